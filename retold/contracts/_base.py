@@ -1,0 +1,79 @@
+"""What every contract shares: frozen, closed to unknown fields, and plain about why it refuses an input."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+NAME_MAX_CHARS = 128
+TURN_TEXT_MAX_CHARS = 32_000
+CONTEXT_MAX_CHARS = 64_000
+RECORD_TEXT_MAX_CHARS = 4_000
+QUERY_MAX_CHARS = 400
+
+
+class Contract(BaseModel):
+    """A value that crosses a process boundary. Frozen; an unknown field is refused, never ignored.
+
+    Persisted payloads are contracts too: later versions may only add optional fields with defaults.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _storable(value: object) -> object:
+    """Refuse text that some part of the path (UTF-8, SQL, Qdrant) could not carry unchanged."""
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise ValueError("must not contain the NUL character (U+0000)")
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            raise ValueError("must not contain lone surrogates (U+D800 to U+DFFF): send valid Unicode")
+    return value
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty or blank")
+    return value
+
+
+def _aware_utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("must carry a time zone (for example 2026-01-31T12:00:00Z)")
+    return value.astimezone(UTC)
+
+
+Name = Annotated[
+    str, BeforeValidator(_storable), Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank)
+]
+"""An opaque identifier chosen by a host: 1 to 128 characters, not blank, any character but NUL."""
+
+TurnText = Annotated[
+    str, BeforeValidator(_storable), Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank)
+]
+"""What the user said: 1 to 32,000 characters, not blank."""
+
+AnswerText = Annotated[
+    str, BeforeValidator(_storable), Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank)
+]
+"""A draft or a final answer: 1 to 32,000 characters, not blank."""
+
+ContextText = Annotated[str, BeforeValidator(_storable), Field(max_length=CONTEXT_MAX_CHARS)]
+"""Public context (what the host shows the model anyway): at most 64,000 characters."""
+
+RecordText = Annotated[
+    str, BeforeValidator(_storable), Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_not_blank)
+]
+"""The text of one record: 1 to 4,000 characters, not blank."""
+
+Query = Annotated[
+    str, BeforeValidator(_storable), Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank)
+]
+"""A gap's retrieval query: 1 to 400 characters, not blank."""
+
+UtcTime = Annotated[datetime, AfterValidator(_aware_utc)]
+"""An aware time, kept in UTC. A naive time is refused."""
+
+Milliseconds = Annotated[float, Field(ge=0)]
