@@ -45,14 +45,10 @@ def _aware_utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-Name = Annotated[
-    str, BeforeValidator(_storable), Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank)
-]
+Name = Annotated[str, BeforeValidator(_storable), Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank)]
 """An opaque identifier chosen by a host: 1 to 128 characters, not blank, any character but NUL."""
 
-TurnText = Annotated[
-    str, BeforeValidator(_storable), Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank)
-]
+TurnText = Annotated[str, BeforeValidator(_storable), Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank)]
 """What the user said: 1 to 32,000 characters, not blank."""
 
 AnswerText = Annotated[
@@ -68,9 +64,7 @@ RecordText = Annotated[
 ]
 """The text of one record: 1 to 4,000 characters, not blank."""
 
-Query = Annotated[
-    str, BeforeValidator(_storable), Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank)
-]
+Query = Annotated[str, BeforeValidator(_storable), Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank)]
 """A gap's retrieval query: 1 to 400 characters, not blank."""
 
 UtcTime = Annotated[datetime, AfterValidator(_aware_utc)]

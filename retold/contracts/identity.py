@@ -34,9 +34,7 @@ def decision_id(workflow_id: str) -> str:
 
 def request_digest(request: TurnRequest) -> str:
     """SHA-256 over what the host asked. The same turn sent with another text has another digest."""
-    canonical = json.dumps(
-        request.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
+    canonical = json.dumps(request.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -185,9 +185,7 @@ class TurnStore(Protocol):
             SessionOwnedByAnotherError: another user of the tenant owns this session.
         """
 
-    async def keep_profile(
-        self, principal: Principal, session_id: str, profile: ProfileBlock
-    ) -> ProfileBlock:
+    async def keep_profile(self, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
         """Store the session's profile unless it has one; the stored one either way."""
 
     async def forget_profile(self, principal: Principal, session_id: str) -> None: ...
