@@ -15,7 +15,6 @@ from retold.contracts.stages import (
     CandidateVerdict,
     Gap,
     ModelUse,
-    OpenResult,
     PlanResult,
     RegenerateResult,
     RetrieveResult,
@@ -40,18 +39,19 @@ class StageTiming(Contract):
 
 
 class StageOutcomes(Contract):
-    """What the stages said, without any text of turn, draft or answer: the input of a replay."""
+    """What the stages said, without any text of turn, profile, draft or answer: the input of a replay.
 
-    open: OpenResult
-    draft_ok: bool = False
+    A stage that was never started has no result here.
+    """
+
+    open_failure: StageFailure | None = None
     draft_failure: StageFailure | None = None
     plan: PlanResult | None = None
     plan_cut_off: bool = False
     retrieve: RetrieveResult | None = None
     admit: AdmitResult | None = None
     regenerate: RegenerateResult | None = None
-    """Its text is left out; `regenerated_ok` says whether there was one."""
-    regenerated_ok: bool = False
+    """Without its text: a result that neither failed nor lost its records had one."""
     cancelled: bool = False
 
 
@@ -79,7 +79,8 @@ class TurnDecision(Contract):
     """Observed latency of this turn's draft: the estimate a regeneration is tested against."""
     timings: tuple[StageTiming, ...] = ()
     profile_records: tuple[RecordRef, ...] = ()
-    inventory: tuple[RetrievalCategory, ...] = ()
+    inventory: tuple[RetrievalCategory, ...] | None = None
+    """None: unknown, the store did not answer in time."""
     gaps: tuple[Gap, ...] = ()
     gaps_dropped: Annotated[int, Field(ge=0)] = 0
     """Gaps of an unknown category, blank, repeated or over the cap."""

@@ -27,6 +27,11 @@ def session_key(principal: Principal, session_id: str) -> str:
     return _injective_id("session", principal.tenant, principal.user, session_id)
 
 
+def turn_ref(principal: Principal, session_id: str, turn_id: str, role: str) -> str:
+    """The id of one stored text of a session: the user's words, the draft, or the final answer of a turn."""
+    return _injective_id("said", principal.tenant, principal.user, session_id, turn_id, role)
+
+
 def decision_id(workflow_id: str) -> str:
     """The decision's id: derived from the turn's workflow id, so that every attempt writes the same row."""
     return str(uuid.uuid5(_DECISIONS, workflow_id))

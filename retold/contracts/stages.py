@@ -238,7 +238,8 @@ class OpenResult(StageResult):
     bundle_retrieval_verified: bool = False
     host_task_queue: Name | None = None
     profile: ProfileBlock = EMPTY_PROFILE
-    inventory: tuple[RetrievalCategory, ...] = ()
+    inventory: tuple[RetrievalCategory, ...] | None = None
+    """Content-free labels of what is stored; empty: nothing is; None: unknown, the store did not answer."""
     already: StoredAnswer | None = None
 
 

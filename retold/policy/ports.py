@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from retold.contracts._base import Contract
 from retold.contracts.decision import TurnDecision, TurnRecord
@@ -27,6 +24,11 @@ from retold.contracts.stages import (
     StoredAnswer,
 )  # fmt: skip
 from retold.contracts.turn import Principal
+
+if TYPE_CHECKING:
+    # Workflows import these ports; their sandbox cannot load numpy, and a type needs nothing at run time.
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class MalformedReplyError(Exception):

@@ -1,0 +1,73 @@
+"""Writing the turn's record without making the turn wait for a store that is slow or away (design section 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from retold.contracts.decision import TurnRecord
+from retold.policy.limits import LimitReachedError, within
+from retold.policy.ports import TurnStore
+
+
+@dataclass
+class CircuitBreaker:
+    """Keeps an outage from charging its wait to every turn.
+
+    After `failures_to_open` failures in a row nothing is tried for `open_ms`; then one attempt is let through,
+    and its success closes the breaker.
+    """
+
+    failures_to_open: int = 3
+    open_ms: float = 2_000.0
+    clock_ms: Callable[[], float] = field(default=lambda: time.monotonic() * 1000)
+    _failures: int = 0
+    _open_until_ms: float = 0.0
+
+    def allows(self) -> bool:
+        if self._failures < self.failures_to_open:
+            return True
+        now_ms = self.clock_ms()
+        if now_ms < self._open_until_ms:
+            return False
+        self._open_until_ms = now_ms + self.open_ms  # one attempt; the others wait for what it finds
+        return True
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+    def failed(self) -> None:
+        self._failures += 1
+        self._open_until_ms = self.clock_ms() + self.open_ms
+
+
+@dataclass
+class TurnRecorder:
+    """Tries to record within a limit. What it could not write is the driver's to write later."""
+
+    store: TurnStore
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+
+    async def try_record(self, record: TurnRecord, limit_ms: float) -> str | None:
+        """None when written; otherwise why not: the breaker is open, the limit passed, or the error's type."""
+        if not self.breaker.allows():
+            return "CircuitOpen"
+        try:
+            await within(limit_ms, self.store.record_turn(record))
+        except LimitReachedError:
+            self.breaker.failed()
+            return "LimitReached"
+        except Exception as error:  # noqa: BLE001 - whatever the store raises, the record is written later
+            self.breaker.failed()
+            return type(error).__name__
+        self.breaker.succeeded()
+        return None
+
+    async def record_until_written(self, record: TurnRecord, *, first_wait_ms: float = 200.0) -> None:
+        """Retry for as long as it takes, with waits doubling up to 10 s. For drivers without a durable queue."""
+        wait_ms = first_wait_ms
+        while await self.try_record(record, 30_000.0) is not None:
+            await asyncio.sleep(wait_ms / 1000)
+            wait_ms = min(wait_ms * 2, 10_000.0)

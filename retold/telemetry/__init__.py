@@ -1,0 +1,1 @@
+"""Spans and attribute names, in one place."""

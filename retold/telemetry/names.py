@@ -1,0 +1,57 @@
+"""The names of spans and attributes. No attribute ever holds text of a turn, a record or an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from retold.contracts.stages import Stage, StageFailure
+
+TRACER = "retold"
+
+DECISION_ID = "retold.decision.id"
+DISPOSITION = "retold.decision.disposition"
+REASON = "retold.decision.reason"
+DURABILITY = "retold.turn.durability"
+SHADOW = "retold.turn.shadow"
+BUDGET_MS = "retold.turn.budget_ms"
+STAGE = "retold.stage"
+FAILURE_KIND = "retold.failure.kind"
+FAILURE_TYPE = "error.type"
+RECORDED = "retold.turn.recorded"
+
+
+@dataclass(frozen=True)
+class StageSpan:
+    span: Span
+
+    def failed(self, failure: StageFailure) -> StageFailure:
+        """Mark the span with the failure's kind and type, and hand the failure on."""
+        self.span.set_attributes({FAILURE_KIND: failure.kind.value, FAILURE_TYPE: failure.error})
+        self.span.set_status(Status(StatusCode.ERROR, failure.kind.value))
+        return failure
+
+
+@contextmanager
+def stage_span(stage: Stage, decision_id: str | None = None) -> Iterator[StageSpan]:
+    """One span a stage: `turn.<stage>`."""
+    attributes = {STAGE: stage.value}
+    if decision_id is not None:
+        attributes[DECISION_ID] = decision_id
+    with trace.get_tracer(TRACER).start_as_current_span(
+        f"turn.{stage.value}", attributes=attributes, record_exception=False
+    ) as span:
+        yield StageSpan(span)
+
+
+@contextmanager
+def client_span(name: str, attributes: dict[str, str | int]) -> Iterator[Span]:
+    """One span for a call that leaves the process: a model, Qdrant, SQL. Named by the semantic conventions."""
+    with trace.get_tracer(TRACER).start_as_current_span(
+        name, kind=SpanKind.CLIENT, attributes=attributes, record_exception=False
+    ) as span:
+        yield span
