@@ -236,7 +236,6 @@ class OpenResult(StageResult):
     switches: Switches = Switches()
     bundle_hash: str = ""
     bundle_retrieval_verified: bool = False
-    host_task_queue: Name | None = None
     profile: ProfileBlock = EMPTY_PROFILE
     inventory: tuple[RetrievalCategory, ...] | None = None
     """Content-free labels of what is stored; empty: nothing is; None: unknown, the store did not answer."""

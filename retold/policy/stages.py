@@ -62,7 +62,6 @@ class OpenStage:
     profiles: ProfileAssembler
     bundle_hash: str = ""
     bundle_retrieval_verified: bool = False
-    host_task_queue: str | None = None
     switches: Callable[[], Switches] = field(default=no_switches)
 
     async def __call__(self, stage: OpenInput) -> OpenResult:
@@ -76,7 +75,6 @@ class OpenStage:
                 switches=switches,
                 bundle_hash=self.bundle_hash,
                 bundle_retrieval_verified=self.bundle_retrieval_verified,
-                host_task_queue=self.host_task_queue,
             )
             try:
                 found = await within(self.config.profile_timeout_ms, self._from_store(stage, switches))

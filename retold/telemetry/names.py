@@ -10,6 +10,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from retold.contracts.stages import Stage, StageFailure
+from retold.contracts.turn import TurnResult
 
 TRACER = "retold"
 
@@ -55,3 +56,17 @@ def client_span(name: str, attributes: dict[str, str | int]) -> Iterator[Span]:
         name, kind=SpanKind.CLIENT, attributes=attributes, record_exception=False
     ) as span:
         yield span
+
+
+def mark_turn(result: TurnResult) -> None:
+    """Put what became of the turn on the current span: enough to find it, nothing personal."""
+    trace.get_current_span().set_attributes(
+        {
+            DECISION_ID: result.decision_id,
+            DISPOSITION: result.disposition.value,
+            REASON: result.reason.value,
+            DURABILITY: result.durability.value,
+            SHADOW: result.shadow,
+            RECORDED: result.recorded,
+        }
+    )

@@ -1,0 +1,1 @@
+"""How the turn touches the world. One class a file, dependencies injected, methods are activities."""

@@ -1,0 +1,32 @@
+"""`record_turn` inside the turn, and `record_turn_late` in the workflow that outlives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+
+from retold.contracts import names
+from retold.contracts.decision import TurnRecord
+from retold.contracts.recording import RecordInput, RecordResult
+from retold.policy.recording import TurnRecorder
+
+
+@dataclass(frozen=True)
+class RecordingActivities:
+    recorder: TurnRecorder
+
+    def get_activities(self) -> Sequence[Callable[..., Any]]:
+        return [self.record_turn, self.record_turn_late]
+
+    @activity.defn(name=names.RECORD_TURN)
+    async def record_turn(self, stage: RecordInput) -> RecordResult:
+        why_not = await self.recorder.try_record(stage.record, stage.limit_ms)
+        return RecordResult(written=why_not is None, why_not=why_not)
+
+    @activity.defn(name=names.RECORD_TURN_LATE)
+    async def record_turn_late(self, record: TurnRecord) -> None:
+        """Write it, whatever the breaker thinks: this is the attempt that finds out whether the store is back."""
+        await self.recorder.store.record_turn(record)

@@ -1,0 +1,67 @@
+"""What can go wrong between a host and its answer, as types a host can catch."""
+
+from __future__ import annotations
+
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, TimeoutError
+
+from retold.contracts import names
+
+
+class RetoldError(Exception):
+    """Any refusal or failure of the service."""
+
+
+class InvalidTurnError(RetoldError, ValueError):
+    """The request was refused before or at its start; the message names field and limit."""
+
+
+class SessionOwnedByAnotherError(RetoldError):
+    """The session belongs to another user of this tenant."""
+
+
+class TurnConflictError(RetoldError):
+    """This turn was already sent with another text or other options. Use a new turn id."""
+
+
+class DraftFailedError(RetoldError):
+    """The draft could not be generated, so there is no answer. Sending the same turn again tries again."""
+
+
+class TurnCancelledError(RetoldError):
+    """The turn was cancelled by its host."""
+
+
+class TurnDeadlineError(RetoldError):
+    """No answer within the caller's own deadline. The turn goes on; sending it again picks up its answer."""
+
+
+class UnreachableError(RetoldError):
+    """Temporal could not be reached, and no fallback was given."""
+
+
+class OperationRefusedError(RetoldError, ValueError):
+    """An operation that will not become right by repeating it; the message says what to do."""
+
+
+_BY_TYPE: dict[str, type[RetoldError]] = {
+    names.INVALID_REQUEST: InvalidTurnError,
+    names.SESSION_OWNED_BY_ANOTHER: SessionOwnedByAnotherError,
+    names.TURN_CONFLICT: TurnConflictError,
+    names.DRAFT_FAILED: DraftFailedError,
+    names.OPERATION_REFUSED: OperationRefusedError,
+}
+
+
+def from_failure(failure: WorkflowFailureError) -> RetoldError:
+    """The typed error behind a failed workflow."""
+    cause: BaseException | None = failure.cause
+    while cause is not None:
+        if isinstance(cause, ApplicationError) and cause.type in _BY_TYPE:
+            return _BY_TYPE[cause.type](cause.message)
+        if isinstance(cause, CancelledError | TerminatedError):
+            return TurnCancelledError("the turn was cancelled")
+        if isinstance(cause, TimeoutError):
+            return TurnDeadlineError("no worker finished the turn within its execution timeout: is one running?")
+        cause = cause.__cause__
+    return RetoldError(f"the workflow failed: {failure.cause}")

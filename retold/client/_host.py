@@ -1,0 +1,204 @@
+"""The host's side of a turn: send it, get its answer, on time or with a typed reason why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+from uuid import uuid4
+
+from opentelemetry import trace
+from pydantic import ValidationError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from retold.client._connection import open_client
+from retold.client._errors import (
+    InvalidTurnError,
+    TurnConflictError,
+    TurnDeadlineError,
+    UnreachableError,
+    from_failure,
+)
+from retold.contracts import names
+from retold.contracts.identity import request_digest, turn_workflow_id
+from retold.contracts.operations import EndSessionInput
+from retold.contracts.refusal import refusal_text
+from retold.contracts.turn import BUDGET_DEFAULT, Durability, Principal, TurnOptions, TurnRequest, TurnResult
+
+TURN_EXECUTION_TIMEOUT = timedelta(seconds=120)
+"""Bounds a turn that no worker picks up. Above the sum of all default stage timeouts."""
+
+TASK_TIMEOUT = timedelta(seconds=2)
+"""How soon a turn is handed to another worker when the one that had it died."""
+
+_UNREACHABLE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
+
+
+@dataclass(frozen=True)
+class FallbackResult:
+    """What the host's own fallback answered while Temporal was out of reach. No decision stands behind it."""
+
+    answer: str
+    why: str
+
+
+Fallback = Callable[[TurnRequest], Awaitable[str]]
+
+
+@asynccontextmanager
+async def connect(
+    *,
+    address: str | None = None,
+    namespace: str | None = None,
+    profile: str | None = None,
+    task_queue: str = names.TURNS_QUEUE,
+    operations_queue: str = names.OPERATIONS_QUEUE,
+    fallback: Fallback | None = None,
+    reach_timeout_ms: int = 3_000,
+) -> AsyncIterator[Host]:
+    """Connect a host. Settings that are not given come from temporalio's environment configuration.
+
+    The connection is made on first use, so a host starts while Temporal is away; with a `fallback` it also
+    answers then.
+
+    Args:
+        reach_timeout_ms: how long starting a turn may take before Temporal counts as out of reach.
+    """
+    client = await open_client(address=address, namespace=namespace, profile=profile, lazy=True)
+    yield Host(
+        client,
+        task_queue=task_queue,
+        operations_queue=operations_queue,
+        fallback=fallback,
+        reach_timeout_ms=reach_timeout_ms,
+    )
+
+
+class Host:
+    """Sends turns. One per process is enough; it holds no state of a turn."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        task_queue: str = names.TURNS_QUEUE,
+        operations_queue: str = names.OPERATIONS_QUEUE,
+        fallback: Fallback | None = None,
+        reach_timeout_ms: int = 3_000,
+    ) -> None:
+        self.client = client
+        self._task_queue = task_queue
+        self._operations_queue = operations_queue
+        self._fallback = fallback
+        self._reach_timeout_ms = reach_timeout_ms
+
+    async def turn(
+        self,
+        principal: Principal,
+        session: str,
+        turn: str,
+        text: str,
+        *,
+        public_context: str | None = None,
+        budget_ms: int | Literal["default"] | None = BUDGET_DEFAULT,
+        durability: Durability = Durability.AUTO,
+        deadline_ms: int | None = None,
+    ) -> TurnResult | FallbackResult:
+        """Answer one user turn.
+
+        Args:
+            budget_ms: milliseconds memory may add after the draft is there; 0 for the draft alone, None for
+                stage timeouts only, `"default"` for the deployment's default (specification section 3.3).
+            deadline_ms: how long this call waits for the answer at most; None waits as long as a turn may run.
+
+        Raises:
+            InvalidTurnError: a field is out of bounds. Nothing was sent.
+            SessionOwnedByAnotherError, TurnConflictError, DraftFailedError, TurnCancelledError: see there.
+            TurnDeadlineError: no answer within `deadline_ms`. The turn goes on.
+            UnreachableError: Temporal is out of reach and the host was connected without a fallback.
+        """
+        try:
+            request = TurnRequest(
+                principal=principal,
+                session_id=session,
+                turn_id=turn,
+                text=text,
+                public_context=public_context,
+                options=TurnOptions(latency_budget_ms=budget_ms, durability=durability),
+            )
+        except ValidationError as error:
+            raise InvalidTurnError(refusal_text(error)) from error
+        return await self.send(request, deadline_ms=deadline_ms)
+
+    async def send(self, request: TurnRequest, *, deadline_ms: int | None = None) -> TurnResult | FallbackResult:
+        """Like :meth:`turn`, for a request that is already built."""
+        with trace.get_tracer("retold").start_as_current_span("turn"):
+            try:
+                async with asyncio.timeout(None if deadline_ms is None else deadline_ms / 1000):
+                    return await self._answer(request)
+            except TimeoutError as error:
+                raise TurnDeadlineError(
+                    f"no answer within {deadline_ms} ms; send the same turn again to pick it up"
+                ) from error
+
+    async def cancel(self, principal: Principal, session: str, turn: str) -> None:
+        """Give up a turn. It is recorded as `cancelled` unless it was decided already."""
+        await self.client.get_workflow_handle(turn_workflow_id(principal, session, turn)).cancel()
+
+    async def end_session(self, principal: Principal, session: str) -> None:
+        """Forget the session's profile: the user's next session gets a freshly assembled one."""
+        await self.client.execute_workflow(
+            names.END_SESSION_WORKFLOW,
+            EndSessionInput(principal=principal, session_id=session),
+            id=f"end-session/{uuid4()}",
+            task_queue=self._operations_queue,
+            execution_timeout=timedelta(seconds=60),
+        )
+
+    async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
+        try:
+            handle = await self._start(request)
+        except RPCError as error:
+            if error.status not in _UNREACHABLE:
+                raise
+            return await self._fall_back(request, error.status.name)
+        except RuntimeError as error:  # a lazy client that cannot make its first connection
+            return await self._fall_back(request, str(error)[:200])
+        try:
+            result = await handle.result()
+        except WorkflowFailureError as failure:
+            raise from_failure(failure) from failure
+        if result.request_digest != request_digest(request):
+            raise TurnConflictError(f"turn {request.turn_id!r} was already sent with another text or other options")
+        return result
+
+    async def _start(self, request: TurnRequest) -> WorkflowHandle[Any, TurnResult]:
+        workflow_id = turn_workflow_id(request.principal, request.session_id, request.turn_id)
+        try:
+            return await self.client.start_workflow(
+                names.TURN_WORKFLOW,
+                request,
+                id=workflow_id,
+                task_queue=self._task_queue,
+                result_type=TurnResult,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                execution_timeout=TURN_EXECUTION_TIMEOUT,
+                task_timeout=TASK_TIMEOUT,
+                request_eager_start=True,
+                rpc_timeout=timedelta(milliseconds=self._reach_timeout_ms),
+            )
+        except WorkflowAlreadyStartedError:
+            # It ended before: the same turn gets the same answer.
+            return self.client.get_workflow_handle(workflow_id, result_type=TurnResult)
+
+    async def _fall_back(self, request: TurnRequest, why: str) -> FallbackResult:
+        if self._fallback is None:
+            raise UnreachableError(f"Temporal is out of reach ({why}); check its address, or connect with a fallback")
+        return FallbackResult(await self._fallback(request), why)

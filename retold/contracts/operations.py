@@ -1,0 +1,109 @@
+"""What an operator asks of a running stack, through Temporal like everything else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from retold.contracts._base import Contract, Name
+from retold.contracts.decision import TurnDecision
+from retold.contracts.disposition import Disposition, Reason
+from retold.contracts.record import ImportLine, RecordId
+from retold.contracts.stages import SearchEntry
+from retold.contracts.turn import Principal
+
+IMPORT_BATCH_MAX_LINES = 200
+"""Lines of one import workflow: with the longest texts they still stay far below Temporal's payload limit."""
+
+
+class ImportInput(Contract):
+    principal: Principal
+    lines: Annotated[tuple[ImportLine, ...], Field(min_length=1, max_length=IMPORT_BATCH_MAX_LINES)]
+    actor: Name
+
+
+class EndSessionInput(Contract):
+    principal: Principal
+    session_id: Name
+
+
+class DeleteRecordInput(Contract):
+    principal: Principal
+    record_id: RecordId
+    actor: Name
+    reason: Name
+
+
+class DevelopmentAmbientInput(Contract):
+    """Make a record ambient without review, for tests and the demo. Audited as a development act."""
+
+    principal: Principal
+    key: Name
+    """The record's id, or the host's own key of it."""
+    actor: Name
+    reason: Name
+
+
+class DecisionFilter(Contract):
+    tenant: Name | None = None
+    user: Name | None = None
+    session_id: Name | None = None
+    disposition: Disposition | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class InspectDecisions(Contract):
+    what: Literal["decisions"] = "decisions"
+    filter: DecisionFilter = DecisionFilter()
+
+
+class InspectDecision(Contract):
+    what: Literal["decision"] = "decision"
+    decision_id: str
+
+
+class InspectDeployment(Contract):
+    what: Literal["deployment"] = "deployment"
+
+
+InspectRequest = Annotated[InspectDecisions | InspectDecision | InspectDeployment, Field(discriminator="what")]
+
+
+class InspectInput(Contract):
+    request: InspectRequest
+
+
+class DecisionView(Contract):
+    """One decision with what it refers to: its searches, the session's texts, the records' texts."""
+
+    decision: TurnDecision
+    searches: tuple[SearchEntry, ...] = ()
+    said: dict[str, str] = {}
+    """Text by role: user, draft, final."""
+    record_texts: dict[str, str] = {}
+    replayed_disposition: Disposition
+    replayed_reason: Reason
+
+
+class Check(Contract):
+    """One thing `retold doctor` looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    advice: str | None = None
+
+
+class Deployment(Contract):
+    """What a worker runs with, and whether it works."""
+
+    checks: tuple[Check, ...]
+    identities: dict[str, str]
+    config: dict[str, JsonValue]
+
+
+class InspectResult(Contract):
+    decisions: tuple[TurnDecision, ...] = ()
+    decision: DecisionView | None = None
+    deployment: Deployment | None = None

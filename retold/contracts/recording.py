@@ -1,0 +1,20 @@
+"""Recording a turn, now or later."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from retold.contracts._base import Contract, Milliseconds
+from retold.contracts.decision import TurnRecord
+
+
+class RecordInput(Contract):
+    record: TurnRecord
+    limit_ms: Milliseconds
+
+
+class RecordResult(Contract):
+    written: bool
+    why_not: Annotated[str, Field(max_length=200)] | None = None

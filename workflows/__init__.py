@@ -1,0 +1,1 @@
+"""What happens, in order. Deterministic; one file per workflow."""

@@ -1,0 +1,293 @@
+"""One user turn as a Temporal workflow (specification section 3; design section 3).
+
+`TurnWorkflow.run` accepts the request and hands it to `run_turn`, the algorithm every driver shares. What is
+Temporal's is below it: how a stage is started (`_start`, the one switch between the durabilities `turn` and
+`stage`), how the deadline races the planner, and who records a turn when the store cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, TimeoutError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from opentelemetry import trace
+    from pydantic import BaseModel, ValidationError
+
+    from retold.contracts import names
+    from retold.contracts.decision import TurnRecord
+    from retold.contracts.identity import turn_workflow_id
+    from retold.contracts.recording import RecordInput, RecordResult
+    from retold.contracts.refusal import refusal_text
+    from retold.contracts.stages import (
+        AdmitInput,
+        AdmitResult,
+        DraftInput,
+        DraftResult,
+        FailureKind,
+        Limit,
+        OpenInput,
+        OpenResult,
+        PlanInput,
+        PlanResult,
+        RegenerateInput,
+        RegenerateResult,
+        RetrieveInput,
+        RetrieveResult,
+        StageFailure,
+        StageResult,
+    )
+    from retold.contracts.turn import Durability, TurnRequest, TurnResult
+    from retold.policy.ports import TurnConflictError
+    from retold.policy.utility_aware import DraftFailedError, Running, TurnStart, run_turn
+    from retold.telemetry.names import mark_turn
+
+BACKSTOP = timedelta(milliseconds=500)
+"""Stages enforce their own limits; a server-side timeout is only there for a worker that cannot any more."""
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=1)
+OPEN_LIMIT = timedelta(seconds=2)
+NEVER_RETRIED = ["PayloadsTooLarge", names.SESSION_OWNED_BY_ANOTHER]
+
+
+@workflow.defn(name=names.TURN_WORKFLOW)
+class TurnWorkflow:
+    @workflow.run
+    async def run(self, request: Any) -> TurnResult:
+        """Answer one turn.
+
+        Raises:
+            ApplicationError: of type `InvalidRequest`, `SessionOwnedByAnother`, `TurnConflict` or `DraftFailed`.
+        """
+        turn = _accepted(request)
+        info = workflow.info()
+        late_by = workflow.now() - info.start_time
+        start = TurnStart(
+            started_at=info.start_time,
+            late_by_ms=max(0.0, late_by / timedelta(milliseconds=1)),
+            # A first task that ran this late was most likely handed out before, to a worker that died with it.
+            redelivered=late_by >= (info.task_timeout or timedelta(seconds=10)),
+            trace_id=_trace_id(),
+        )
+        try:
+            result = await run_turn(turn, start, _TemporalStages())
+        except TurnConflictError as error:
+            raise ApplicationError(str(error), type=names.TURN_CONFLICT, non_retryable=True) from error
+        except DraftFailedError as error:
+            raise ApplicationError(
+                str(error), error.decision_id, type=names.DRAFT_FAILED, non_retryable=True
+            ) from error
+        mark_turn(result)
+        return result
+
+
+def _accepted(request: Any) -> TurnRequest:
+    """Validate here, not in the converter: a request that cannot be read must fail the turn, not wedge its task."""
+    try:
+        turn = TurnRequest.model_validate(request)
+    except ValidationError as error:
+        raise ApplicationError(refusal_text(error), type=names.INVALID_REQUEST, non_retryable=True) from error
+    expected = turn_workflow_id(turn.principal, turn.session_id, turn.turn_id)
+    if workflow.info().workflow_id != expected:
+        raise ApplicationError(
+            f"the workflow id of this turn must be {expected!r}: it is what makes sending the turn again safe",
+            type=names.INVALID_REQUEST,
+            non_retryable=True,
+        )
+    return turn
+
+
+def _trace_id() -> str | None:
+    context = trace.get_current_span().get_span_context()
+    return f"{context.trace_id:032x}" if context.is_valid else None
+
+
+ResultT = TypeVar("ResultT", bound=StageResult)
+
+
+class _RunningStage(Generic[ResultT]):
+    """A started stage. Whatever goes wrong with it, other than the host giving up, is a failure by value."""
+
+    def __init__(
+        self,
+        handle: workflow.ActivityHandle[ResultT],
+        failed: Callable[[StageFailure], ResultT],
+        elapsed_ms: Callable[[], float],
+    ) -> None:
+        self.handle = handle
+        self.finished_ms: float | None = None
+        self._failed = failed
+        self._elapsed_ms = elapsed_ms
+        handle.add_done_callback(self._ended)
+
+    def done(self) -> bool:
+        return self.handle.done()
+
+    def abandon(self) -> None:
+        self.handle.cancel()
+
+    def __await__(self) -> Generator[Any, None, ResultT]:
+        return self._value().__await__()
+
+    async def _value(self) -> ResultT:
+        try:
+            return await self.handle
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise asyncio.CancelledError from error
+            return self._failed(_failure(error))
+
+    def _ended(self, handle: asyncio.Task[ResultT]) -> None:
+        self.finished_ms = self._elapsed_ms()
+        _take_exception(handle)
+
+
+class _TemporalStages:
+    def __init__(self) -> None:
+        self._started_ns = workflow.time_ns()
+        self._durability = Durability.TURN
+
+    def elapsed_ms(self) -> float:
+        return (workflow.time_ns() - self._started_ns) / 1e6
+
+    def utc_now(self) -> datetime:
+        return workflow.now()
+
+    def choose(self, durability: Durability) -> None:
+        self._durability = durability
+
+    # --- the stages ----------------------------------------------------------------------------------------
+
+    async def open(self, stage: OpenInput) -> OpenResult:
+        try:
+            opened: OpenResult = await workflow.execute_local_activity(
+                names.OPEN_TURN,
+                stage,
+                result_type=OpenResult,
+                schedule_to_close_timeout=OPEN_LIMIT,
+                retry_policy=RetryPolicy(maximum_attempts=3, non_retryable_error_types=NEVER_RETRIED),
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise asyncio.CancelledError from error
+            raise
+        return opened
+
+    def start_draft(self, stage: DraftInput) -> _RunningStage[DraftResult]:
+        handle = self._start(names.GENERATE_DRAFT, stage, stage.limit, DraftResult, attempts=3)
+        return _RunningStage(handle, lambda failure: DraftResult(failure=failure), self.elapsed_ms)
+
+    def start_plan(self, stage: PlanInput) -> _RunningStage[PlanResult]:
+        handle = self._start(names.PLAN_GAPS, stage, stage.limit, PlanResult)
+        return _RunningStage(handle, lambda failure: PlanResult(failure=failure), self.elapsed_ms)
+
+    async def before_deadline(self, plan: Running[PlanResult], limit: Limit) -> bool:
+        """Race the plan against an activity that sleeps: a workflow timer may be a second late (design 3.1)."""
+        assert isinstance(plan, _RunningStage)
+        deadline = self._start(names.HOLD_DEADLINE, limit, limit, type(None))
+        deadline.add_done_callback(_take_exception)
+        # A deadline that fails has fired: nobody is watching the clock any more.
+        await workflow.wait([plan.handle, deadline], return_when=asyncio.FIRST_COMPLETED)
+        if plan.done():
+            deadline.cancel()
+        return plan.done()
+
+    async def retrieve(self, stage: RetrieveInput) -> RetrieveResult:
+        handle = self._start(names.RETRIEVE_CANDIDATES, stage, stage.limit, RetrieveResult, alone=True)
+        return await _RunningStage(handle, lambda failure: RetrieveResult(failure=failure), self.elapsed_ms)
+
+    async def admit(self, stage: AdmitInput) -> AdmitResult:
+        handle = self._start(names.ADMIT_CANDIDATES, stage, stage.limit, AdmitResult)
+        return await _RunningStage(handle, lambda failure: AdmitResult(failure=failure), self.elapsed_ms)
+
+    async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
+        handle = self._start(names.REGENERATE, stage, stage.limit, RegenerateResult)
+        return await _RunningStage(handle, lambda failure: RegenerateResult(failure=failure), self.elapsed_ms)
+
+    async def record(self, record: TurnRecord, limit_ms: float) -> bool:
+        """Record the turn, come what may: a host that gives up now comes too late, the turn is decided."""
+        recording = asyncio.create_task(self._record(record, limit_ms))
+        while not recording.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(recording)
+        return recording.result()
+
+    async def _record(self, record: TurnRecord, limit_ms: float) -> bool:
+        """Now if the store is quick; else by a workflow of its own that outlives this one."""
+        try:
+            recorded: RecordResult = await workflow.execute_local_activity(
+                names.RECORD_TURN,
+                RecordInput(record=record, limit_ms=limit_ms),
+                result_type=RecordResult,
+                schedule_to_close_timeout=timedelta(milliseconds=limit_ms) + BACKSTOP,
+                retry_policy=RetryPolicy(maximum_attempts=1),
+            )
+        except FailureError:
+            recorded = RecordResult(written=False)
+        if recorded.written:
+            return True
+        # Awaiting the start matters: a child started and abandoned in the task that ends its parent never runs.
+        await workflow.start_child_workflow(
+            names.RECORD_TURN_WORKFLOW,
+            record,
+            id=f"record/{workflow.info().run_id}",
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        )
+        return False
+
+    def _start(
+        self,
+        name: str,
+        stage: BaseModel,
+        limit: Limit,
+        result_type: type[Any],
+        *,
+        attempts: int = 2,
+        alone: bool = False,
+    ) -> workflow.ActivityHandle[Any]:
+        """Start a stage the way the durability asks for. A stage that runs `alone` may be local in both.
+
+        Attempts of a regular stage are for a worker's death: a stage answers its own failures by value. A stage
+        that was handed out again finds its deadline passed and says so.
+        """
+        until = timedelta(milliseconds=limit.limit_ms) + BACKSTOP
+        if alone or self._durability is Durability.TURN:
+            return workflow.start_local_activity(
+                name,
+                stage,
+                result_type=result_type,
+                schedule_to_close_timeout=until,
+                retry_policy=RetryPolicy(maximum_attempts=1),
+                cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+            )
+        return workflow.start_activity(
+            name,
+            stage,
+            result_type=result_type,
+            start_to_close_timeout=until,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=NEVER_RETRIED),
+            cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+        )
+
+
+def _failure(error: FailureError) -> StageFailure:
+    """Local stages raise the application's error, regular ones wrap it; a backstop that fired is a timeout."""
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if isinstance(cause, TimeoutError):
+        return StageFailure(kind=FailureKind.TIMEOUT, error="Backstop")
+    name = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
+    return StageFailure(kind=FailureKind.ERROR, error=name[:200])
+
+
+def _take_exception(handle: asyncio.Task[Any]) -> None:
+    """A loser of a race is never awaited; its exception must not end up as "never retrieved" in the log."""
+    if not handle.cancelled():
+        handle.exception()
