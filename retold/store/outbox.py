@@ -1,0 +1,33 @@
+"""The index outbox: which records the index has yet to follow. Written with the change, removed when indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import delete, func
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col, select
+
+from retold.contracts._base import Contract
+from retold.contracts.record import RecordId
+from retold.store.tables import OutboxRow
+
+
+class OutboxEntry(Contract):
+    """One pending change. A record may have several; `seq` grows and is never reused."""
+
+    seq: int
+    record_id: RecordId
+
+
+async def pending(session: AsyncSession, limit: int) -> Sequence[OutboxEntry]:
+    rows = await session.execute(select(OutboxRow.seq, OutboxRow.record_id).order_by(col(OutboxRow.seq)).limit(limit))
+    return [OutboxEntry(seq=seq, record_id=record_id) for seq, record_id in rows]
+
+
+async def done(session: AsyncSession, seqs: Collection[int]) -> None:
+    await session.execute(delete(OutboxRow).where(col(OutboxRow.seq).in_(seqs)))
+
+
+async def count(session: AsyncSession) -> int:
+    return await session.scalar(select(func.count()).select_from(OutboxRow)) or 0

@@ -1,0 +1,259 @@
+"""The store as everything else sees it: one method a question or a change, each in one transaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlmodel import select
+
+from retold.contracts.decision import TurnDecision, TurnRecord
+from retold.contracts.disposition import Disposition
+from retold.contracts.importing import ImportReport
+from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWrite, RetrievalCategory, TranscriptWrite
+from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
+from retold.contracts.turn import Principal
+from retold.store import audit, decisions, outbox, records, sessions
+from retold.store.audit import AuditEvent
+from retold.store.engine import StoreUnavailableError, Transactions
+from retold.store.imports import Importer
+from retold.store.outbox import OutboxEntry
+from retold.store.records import NotEligibleError, RecordNotFoundError
+from retold.store.sessions import SessionNotOpenError, SessionTurn
+from retold.store.tables import DecisionRow, RecordRow, SessionRow
+
+__all__ = [
+    "AuditEvent",
+    "NotEligibleError",
+    "OutboxEntry",
+    "RecordNotFoundError",
+    "SessionNotOpenError",
+    "SessionTurn",
+    "Store",
+    "StoreUnavailableError",
+]
+
+
+def _random_id() -> str:
+    return str(uuid.uuid4())
+
+
+class Store:
+    """Implements `retold.policy.ports.TurnStore` over SQL. Make one per engine and process.
+
+    Every method raises StoreUnavailableError when the database cannot do what was asked.
+    """
+
+    def __init__(self, engine: AsyncEngine, *, new_id: Callable[[], str] = _random_id) -> None:
+        self._transactions = Transactions(engine)
+        self._new_id = new_id
+
+    async def close(self) -> None:
+        """Release every connection. Later calls raise StoreUnavailableError."""
+        await self._transactions.close()
+
+    async def ping(self) -> None:
+        """Return when the database answers and its tables are there."""
+        async with self._transactions.reading() as session:
+            for key in (RecordRow.id, SessionRow.tenant, DecisionRow.decision_id):
+                await session.execute(select(key).limit(1))
+
+    # --- what a turn reads and writes (TurnStore) --------------------------------------------------------------
+
+    async def open_session(self, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
+        """Claim or touch the session; its stored profile, if it has one. An ended session starts again.
+
+        Raises:
+            SessionOwnedByAnotherError: another user of the tenant owns this session.
+        """
+        async with self._transactions.writing() as session:
+            row = await sessions.claim(session, principal, session_id, at)
+            return None if row.profile is None else ProfileBlock.model_validate(row.profile)
+
+    async def keep_profile(self, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
+        """Store the session's profile unless it has one; the stored one either way.
+
+        Raises:
+            SessionNotOpenError: there is no such session.
+            SessionOwnedByAnotherError: another user of the tenant owns it.
+        """
+        async with self._transactions.writing() as session:
+            return await sessions.keep_profile(session, principal, session_id, profile)
+
+    async def forget_profile(self, principal: Principal, session_id: str) -> None:
+        """Drop the session's stored profile; nothing happens if there is none."""
+        async with self._transactions.writing() as session:
+            await sessions.forget_profile(session, principal, session_id)
+
+    async def ambient_records(self, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
+        """Confirmed, current, conflict-free semantic ambient records about the principal, by id."""
+        async with self._transactions.reading() as session:
+            return await records.ambient_records(session, principal, at)
+
+    async def inventory(self, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
+        """Distinct labels of current conditional records, in the taxonomy's order."""
+        async with self._transactions.reading() as session:
+            return await records.inventory(session, principal, at)
+
+    async def load_current(
+        self, principal: Principal, refs: Sequence[RecordRef], at: datetime
+    ) -> Mapping[RecordId, MemoryRecord]:
+        """Of the named versions, those still current, conditional and this principal's. Others are left out."""
+        async with self._transactions.reading() as session:
+            return await records.load_current(session, principal, refs, at)
+
+    async def decided(self, decision_id: str) -> StoredAnswer | None:
+        """The answer of an earlier run of this turn; None if it had none or its text was erased."""
+        async with self._transactions.reading() as session:
+            return await decisions.decided(session, decision_id)
+
+    async def record_turn(self, record: TurnRecord) -> None:
+        """Write decision, searches and session turns in one transaction. Idempotent by decision id.
+
+        An answered turn's row is never replaced; one without an answer is, by an answer or by a later run. A
+        session that turns out to be another user's does not keep the row from being written.
+        """
+        async with self._transactions.writing() as session:
+            await decisions.record_turn(session, record)
+
+    async def decision(self, decision_id: str) -> TurnDecision | None:
+        async with self._transactions.reading() as session:
+            return await decisions.decision_by_id(session, decision_id)
+
+    # --- sessions ----------------------------------------------------------------------------------------------
+
+    async def end_session(self, principal: Principal, session_id: str, at: datetime, *, actor: str = "host") -> None:
+        """Mark the session ended and forget its profile. Ending it again changes nothing.
+
+        Raises:
+            SessionNotOpenError: there is no such session.
+            SessionOwnedByAnotherError: another user of the tenant owns it.
+        """
+        async with self._transactions.writing() as session:
+            await sessions.end_session(session, principal, session_id, at, actor)
+
+    async def expire_idle_sessions(
+        self, before: datetime, at: datetime, *, limit: int = 500, actor: str = "retold"
+    ) -> int:
+        """End up to `limit` sessions last seen before `before`; how many. Call again while it returns `limit`."""
+        async with self._transactions.writing() as session:
+            return await sessions.expire_idle(session, before, at, limit, actor)
+
+    async def session_turn(self, ref: str) -> SessionTurn | None:
+        """The text a decision's `..._turn_ref` names; None if it was never stored or is erased."""
+        async with self._transactions.reading() as session:
+            return await sessions.turn_by_ref(session, ref)
+
+    async def session_turns(self, principal: Principal, session_id: str) -> Sequence[SessionTurn]:
+        """What was said in the principal's session, in order; within a turn user, draft, final."""
+        async with self._transactions.reading() as session:
+            return await sessions.turns_of(session, principal, session_id)
+
+    # --- records -----------------------------------------------------------------------------------------------
+
+    async def import_lines(
+        self,
+        principal: Principal,
+        lines: Sequence[RecordWrite | TranscriptWrite],
+        *,
+        actor: str,
+        at: datetime,
+    ) -> ImportReport:
+        """Write records and past turns in one transaction. The same call again writes nothing.
+
+        A known host id with another text is a new version of that record. Imported records are confirmed and
+        conditional. Lines that hold a secret, contradict a stored turn, or would bring back what was deleted are
+        refused one by one, the field named; the others are written.
+        """
+        async with self._transactions.writing() as session:
+            return await Importer(session, principal, actor=actor, at=at, new_id=self._new_id).write(lines)
+
+    async def mark_ambient_for_development(
+        self, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
+    ) -> MemoryRecord:
+        """Make a record a standing instruction without a review, and say so in the audit trail. Not for production.
+
+        Raises:
+            RecordNotFoundError: the principal has no such record.
+            NotEligibleError: it is not a confirmed, current, semantic record about the principal.
+            ValueError: `reason` is blank.
+        """
+        async with self._transactions.writing() as session:
+            return await records.mark_ambient_for_development(
+                session, principal, record_id, actor=actor, reason=reason, at=at
+            )
+
+    async def delete_record(
+        self, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
+    ) -> MemoryRecord:
+        """Set the record deleted, in a new version that the index will follow. Again: no change.
+
+        Raises:
+            RecordNotFoundError: the principal has no such record.
+            ValueError: `reason` is blank.
+        """
+        async with self._transactions.writing() as session:
+            return await records.delete_record(session, principal, record_id, actor=actor, reason=reason, at=at)
+
+    async def records(self, principal: Principal) -> Sequence[MemoryRecord]:
+        """All records of the principal, of any status, oldest first."""
+        async with self._transactions.reading() as session:
+            return await records.all_records(session, principal)
+
+    # --- index outbox ------------------------------------------------------------------------------------------
+
+    async def pending_index(self, limit: int) -> Sequence[OutboxEntry]:
+        """The oldest changes the index has yet to follow. Acknowledge them with `index_done` once it has."""
+        async with self._transactions.reading() as session:
+            return await outbox.pending(session, limit)
+
+    async def pending_index_count(self) -> int:
+        async with self._transactions.reading() as session:
+            return await outbox.count(session)
+
+    async def records_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
+        """The named records of any principal and status: for the indexer, never for a turn."""
+        async with self._transactions.reading() as session:
+            return await records.records_by_id(session, ids)
+
+    async def index_done(self, seqs: Collection[int]) -> None:
+        """Remove changes the index has followed. Repeating it is harmless: a number is never given twice."""
+        async with self._transactions.writing() as session:
+            await outbox.done(session, seqs)
+
+    # --- what operators look at --------------------------------------------------------------------------------
+
+    async def decisions(
+        self,
+        tenant: str | None = None,
+        user: str | None = None,
+        session_id: str | None = None,
+        disposition: Disposition | None = None,
+        limit: int = 50,
+        before: datetime | None = None,
+    ) -> Sequence[TurnDecision]:
+        """Decisions, newest first, of all tenants unless narrowed; `before` is exclusive and pages further back."""
+        async with self._transactions.reading() as session:
+            return await decisions.list_decisions(
+                session,
+                tenant=tenant,
+                user=user,
+                session_id=session_id,
+                disposition=disposition,
+                before=before,
+                limit=limit,
+            )
+
+    async def searches(self, decision_id: str) -> Sequence[SearchEntry]:
+        """The retrievals of one turn, in gap order."""
+        async with self._transactions.reading() as session:
+            return await decisions.searches_of(session, decision_id)
+
+    async def audit_events(
+        self, principal: Principal, subject_id: str | None = None, *, limit: int = 100
+    ) -> Sequence[AuditEvent]:
+        """The principal's latest audited changes, oldest first; about one subject if named."""
+        async with self._transactions.reading() as session:
+            return await audit.events(session, principal, subject_id, limit)
