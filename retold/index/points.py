@@ -1,0 +1,117 @@
+"""Between records and points: what of a record is indexed, and how a point is read back."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordType
+from retold.contracts.turn import Principal
+from retold.index.filters import NO, UNBOUNDED_FROM, UNBOUNDED_UNTIL, YES, Key, utc_text
+from retold.index.port import DimensionMismatchError, IndexPoint, StoredPoint, UnindexableError
+from retold.retrieval.fusion import sketch
+from retold.retrieval.ports import Hit
+from retold.retrieval.subject import PRINCIPAL
+from retold.retrieval.text import fold
+
+_POINTS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:index:point")
+
+RETURNED_KEYS: tuple[str, ...] = (
+    Key.TENANT, Key.USER, Key.RECORD_ID, Key.VERSION, Key.TYPE, Key.SUBJECT, Key.TOLD_AT, Key.SKETCH,
+)  # fmt: skip
+"""What an engine sends back with a hit. Record text is in no payload."""
+
+
+def point_id(record_id: RecordId) -> str:
+    """The point of a record: the same record always replaces itself."""
+    return str(uuid.uuid5(_POINTS, record_id))
+
+
+def passage(record: MemoryRecord) -> str:
+    """The text that is embedded and whose words are indexed: the record's, with its date, as people ask by dates."""
+    return f"{record.text} ({record.told_at.day} {record.told_at:%B} {record.told_at.year})"
+
+
+def point(record: MemoryRecord, vector: NDArray[np.float32]) -> IndexPoint:
+    """A record with its passage's vector, ready to be indexed."""
+    carried = [*record.entities, *([] if record.subject == PRINCIPAL else [record.subject])]
+    return IndexPoint(
+        ref=record.ref,
+        dense=vector,
+        text=passage(record),
+        payload={
+            Key.TENANT: record.tenant,
+            Key.USER: record.user,
+            Key.SCOPE: record.scope,
+            Key.STATUS: record.status.value,
+            Key.ACTIVATION: record.activation.value,
+            Key.CONFLICTING: YES if record.conflicting else NO,
+            Key.SUPERSEDED: YES if record.superseded_by is not None else NO,
+            Key.VALID_FROM: utc_text(record.valid_from or UNBOUNDED_FROM),
+            Key.VALID_UNTIL: utc_text(record.valid_until or UNBOUNDED_UNTIL),
+            Key.NAMES: list(dict.fromkeys(fold(name) for name in carried)),
+            Key.RECORD_ID: record.id,
+            Key.VERSION: record.version,
+            Key.TYPE: record.type.value,
+            Key.SUBJECT: record.subject,
+            Key.TOLD_AT: utc_text(record.told_at),
+            Key.SKETCH: base64.b64encode(sketch(vector)).decode(),
+        },
+    )
+
+
+def check_points(points: Sequence[IndexPoint], dimension: int) -> None:
+    """Refuse a batch with an unusable vector before an engine stores half of it.
+
+    Raises:
+        DimensionMismatchError, UnindexableError: with the record's id.
+    """
+    for each in points:
+        check_dimension(each.dense, dimension, f"record {each.ref.id}")
+        if not np.isfinite(each.dense).all():
+            raise UnindexableError(f"record {each.ref.id}: the embedder gave a vector with NaN or infinity")
+        if not each.dense.any():
+            raise UnindexableError(f"record {each.ref.id}: the embedder gave a zero vector, which is near nothing")
+
+
+def check_dimension(vector: NDArray[np.float32], dimension: int, whose: str) -> None:
+    """Raises DimensionMismatchError unless the vector is one row of this length."""
+    if vector.shape != (dimension,):
+        raise DimensionMismatchError(f"{whose}: vector of shape {vector.shape}, the collection holds ({dimension},)")
+
+
+def read_hit(payload: Mapping[str, object] | None, score: float, principal: Principal) -> Hit | None:
+    """A hit out of an engine's answer, or None if the point is not exactly this principal's or cannot be read.
+
+    The engine already filtered by principal. This check costs nothing and holds even if it did not.
+    """
+    stored = read_stored(payload)
+    if stored is None or stored.payload[Key.TENANT] != principal.tenant or stored.payload[Key.USER] != principal.user:
+        return None
+    try:
+        return Hit(
+            ref=stored.ref,
+            principal=principal,
+            score=score,
+            type=RecordType(str(stored.payload[Key.TYPE])),
+            subject=str(stored.payload[Key.SUBJECT]),
+            told_at=datetime.fromisoformat(str(stored.payload[Key.TOLD_AT])),
+            sketch=base64.b64decode(str(stored.payload[Key.SKETCH]), validate=True),
+        )
+    except (KeyError, ValueError, binascii.Error):
+        return None
+
+
+def read_stored(payload: Mapping[str, object] | None) -> StoredPoint | None:
+    """What a point says about its record; None if it does not say whose and which it is."""
+    match payload:
+        case {"tenant": str(), "user": str(), "record_id": str(id), "version": int(version)} if id and version > 0:
+            return StoredPoint(RecordRef(id=id, version=version), payload)  # type: ignore[arg-type]
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Adapters to models: completion and embedding."""

@@ -1,0 +1,1 @@
+"""Embedders: MiniLM in this process, any OpenAI-compatible service, and a deterministic one for tests."""

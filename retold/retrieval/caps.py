@@ -1,0 +1,67 @@
+"""One fair list out of the gaps' lists: every gap's best first, restatements folded in, cut to the caps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from retold.retrieval.dedup import restated_by
+from retold.retrieval.found import Found, Tally
+
+
+@dataclass(slots=True)
+class Chosen:
+    """A candidate and the gaps it serves. A restatement that was folded in brings its gap along."""
+
+    found: Found
+    gaps: list[int]
+
+    def serve(self, gap: int) -> None:
+        if gap not in self.gaps:
+            self.gaps.append(gap)
+
+
+def choose(
+    per_gap: Sequence[Sequence[Found]],
+    tallies: Sequence[Tally],
+    *,
+    max_candidates: int,
+    max_tokens: int,
+    restatement_cosine: float,
+) -> list[Chosen]:
+    """Take the gaps' records in turn: all bests, then all seconds, and so on, while the caps allow.
+
+    A record that is too long for what is left of the tokens is skipped whole; shorter ones after it may still
+    fit. A record another gap already brought costs nothing.
+    """
+    chosen: dict[str, Chosen] = {}
+    tokens_left = max_tokens
+    for gap, found in _in_turn(per_gap):
+        present = chosen.get(found.ref.id)
+        if present is not None:
+            present.serve(gap)
+            continue
+        twin = restated_by(found, [each.found for each in chosen.values()], least_cosine=restatement_cosine)
+        if twin is not None:
+            chosen[twin.ref.id].serve(gap)
+            tallies[gap].drop("dedup", "restatement")
+        elif len(chosen) >= max_candidates:
+            tallies[gap].drop("caps", "max_candidates")
+        elif (cost := cost_tokens(found)) > tokens_left:
+            tallies[gap].drop("caps", "max_tokens")
+        else:
+            chosen[found.ref.id] = Chosen(found, [gap])
+            tokens_left -= cost
+    return sorted(chosen.values(), key=lambda each: (-each.found.score, each.found.ref.id))
+
+
+def cost_tokens(found: Found) -> int:
+    """What a candidate costs of the token cap: a quarter of its characters, and 30 for what surrounds it."""
+    return (len(found.record.text) if found.record else 0) // 4 + 30
+
+
+def _in_turn(per_gap: Sequence[Sequence[Found]]) -> Iterator[tuple[int, Found]]:
+    for rank in range(max((len(found) for found in per_gap), default=0)):
+        for gap, found in enumerate(per_gap):
+            if rank < len(found):
+                yield gap, found[rank]

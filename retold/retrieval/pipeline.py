@@ -1,0 +1,201 @@
+"""The retriever: generators for every gap in one index call, then the stages one after another."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retold.contracts.stages import Candidate, SearchEntry
+from retold.policy.ports import Embedder, SearchRequest, SearchResponse
+from retold.retrieval.caps import Chosen, choose
+from retold.retrieval.config import RetrievalConfig
+from retold.retrieval.found import Found, Tally, refs
+from retold.retrieval.freshness import prefer_fresh
+from retold.retrieval.fusion import fuse
+from retold.retrieval.gate import pass_gate
+from retold.retrieval.ports import (
+    CurrentRecords,
+    DenseQuery,
+    Eligibility,
+    EntityQuery,
+    Generator,
+    Hit,
+    IndexQuery,
+    LexicalQuery,
+    RecordSearch,
+)  # fmt: skip
+from retold.retrieval.subject import prefer_subjects, spoken_of
+from retold.retrieval.text import possible_names
+
+_SEARCHES = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:search")
+_GENERATORS = (Generator.DENSE, Generator.LEXICAL, Generator.ENTITY)
+
+
+@dataclass(slots=True)
+class _GapSearch:
+    """One gap on its way through the stages, with the search log row that grows beside it."""
+
+    query: str
+    vector: NDArray[np.float32]
+    generated: dict[Generator, list[Hit]]
+    found: list[Found]
+    tally: Tally
+
+
+class Retriever:
+    """Finds candidates for the gaps of a turn (design section 5). Implements `CandidateRetriever`.
+
+    The embedder's and the index's errors pass through: the turn records them as a failed retrieval, never as
+    "nothing found".
+    """
+
+    def __init__(
+        self,
+        index: RecordSearch,
+        embedder: Embedder,
+        records: CurrentRecords,
+        config: RetrievalConfig | None = None,
+    ) -> None:
+        self._index = index
+        self._embedder = embedder
+        self._records = records
+        self.config = config or RetrievalConfig()
+
+    @property
+    def config_hash(self) -> str:
+        """Hash of what this retriever really runs with; a bundle that declares another one is refused."""
+        return self.config.config_hash(self._embedder.identity)
+
+    async def search(self, request: SearchRequest) -> SearchResponse:
+        """Candidates of all gaps together, best first, and one search log row a gap.
+
+        At most `min(request.max_candidates, config.max_candidates)` candidates come back; they carry ids, versions
+        and scores, never text.
+        """
+        if not request.gaps:
+            return SearchResponse()
+        started = time.perf_counter()
+        searches = await self._generate(request)
+        searches = [self._rank(search, request) for search in searches]
+        searches = await self._keep_current(searches, request)
+        searches = [self._gate(search) for search in searches]
+        chosen = choose(
+            [search.found for search in searches],
+            [search.tally for search in searches],
+            max_candidates=min(request.max_candidates, self.config.max_candidates),
+            max_tokens=self.config.max_tokens,
+            restatement_cosine=self.config.restatement_cosine,
+        )
+        elapsed_ms = (time.perf_counter() - started) * 1_000
+        return SearchResponse(
+            candidates=tuple(_candidate(each) for each in chosen),
+            searches=tuple(_entry(request, gap, search, chosen, elapsed_ms) for gap, search in enumerate(searches)),
+        )
+
+    async def _generate(self, request: SearchRequest) -> list[_GapSearch]:
+        vectors = await self._embedder.embed_queries([gap.query for gap in request.gaps])
+        eligible = Eligibility(principal=request.principal, scopes=self.config.scopes, at=request.at)
+        queries = [
+            query
+            for gap, vector in zip(request.gaps, vectors, strict=True)
+            for query in self._queries(gap.query, vector, eligible)
+        ]
+        answers = await self._index.search(queries)
+        width = len(_GENERATORS)
+        return [
+            _GapSearch(
+                query=gap.query,
+                vector=vectors[at],
+                generated=dict(zip(_GENERATORS, answers[at * width : (at + 1) * width], strict=True)),
+                found=[],
+                tally=Tally(),
+            )
+            for at, gap in enumerate(request.gaps)
+        ]
+
+    def _queries(self, query: str, vector: NDArray[np.float32], eligible: Eligibility) -> tuple[IndexQuery, ...]:
+        return (
+            DenseQuery(eligible=eligible, limit=self.config.dense_depth, vector=vector),
+            LexicalQuery(eligible=eligible, limit=self.config.lexical_depth, text=query),
+            EntityQuery(
+                eligible=eligible, limit=self.config.entity_depth, names=possible_names(query), vector=vector
+            ),
+        )  # fmt: skip
+
+    def _rank(self, search: _GapSearch, request: SearchRequest) -> _GapSearch:
+        config = self.config
+        found = fuse(
+            search.generated,
+            search.vector,
+            k=config.rrf_k,
+            weights={
+                Generator.DENSE: config.dense_weight,
+                Generator.LEXICAL: config.lexical_weight,
+                Generator.ENTITY: config.entity_weight,
+            },
+        )
+        found = prefer_fresh(
+            found, at=request.at, half_life_days=config.freshness_half_life_days, floor=config.freshness_floor
+        )
+        subjects = spoken_of(search.query, {each.hit.subject for each in found})
+        found = prefer_subjects(found, subjects, other_factor=config.other_subject_factor)
+        search.tally.drop("rank", "below_depth", len(found) - config.ranked_depth)
+        return replace(search, found=found[: config.ranked_depth])
+
+    async def _keep_current(self, searches: Sequence[_GapSearch], request: SearchRequest) -> list[_GapSearch]:
+        """Ask the store which of the found versions still stand: an index lags, and only the store is the truth."""
+        wanted = list(dict.fromkeys(ref for search in searches for ref in refs(search.found)))
+        records = await self._records.load_current(request.principal, wanted, request.at) if wanted else {}
+        kept: list[_GapSearch] = []
+        for search in searches:
+            found = [
+                replace(each, record=record)
+                for each in search.found
+                if (record := records.get(each.ref.id)) is not None
+                and record.version == each.ref.version
+                and record.scope in self.config.scopes
+            ]
+            search.tally.drop("current", "gone", len(search.found) - len(found))
+            kept.append(replace(search, found=found))
+        return kept
+
+    def _gate(self, search: _GapSearch) -> _GapSearch:
+        config = self.config
+        found = pass_gate(
+            search.found,
+            search.query,
+            search.tally,
+            dense_floors=config.dense_floors,
+            lexical_min_share=config.lexical_min_share,
+            relative_floor=config.relative_floor,
+        )
+        return replace(search, found=found)
+
+
+def _candidate(chosen: Chosen) -> Candidate:
+    return Candidate(
+        ref=chosen.found.ref,
+        score=chosen.found.score,
+        dense=chosen.found.cosine,
+        lexical=chosen.found.lexical,
+        gaps=tuple(sorted(chosen.gaps)),
+    )
+
+
+def _entry(
+    request: SearchRequest, gap: int, search: _GapSearch, chosen: Sequence[Chosen], elapsed_ms: float
+) -> SearchEntry:
+    return SearchEntry(
+        search_id=str(uuid.uuid5(_SEARCHES, f"{request.decision_id}/{gap}")),
+        gap_index=gap,
+        query=search.query,
+        generated={generator.value: len(hits) for generator, hits in search.generated.items()},
+        dropped=search.tally.as_dict(),
+        kept=tuple(each.found.ref for each in chosen if gap in each.gaps),
+        elapsed_ms=elapsed_ms,
+    )

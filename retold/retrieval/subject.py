@@ -1,0 +1,34 @@
+"""Whom a query speaks of, and a preference (never a filter) for records about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from retold.retrieval.found import Found, ranked
+from retold.retrieval.text import fold, is_first_person, possible_names
+
+PRINCIPAL = "user"
+
+
+def spoken_of(query: str, stored_subjects: Iterable[str]) -> frozenset[str]:
+    """The subjects a query names: stored ones by name, and the principal where it says I or my. Folded."""
+    said = frozenset(possible_names(query))
+    named = frozenset(
+        folded for subject in stored_subjects if (folded := fold(subject)) != PRINCIPAL and _names(folded, said)
+    )
+    return named | {PRINCIPAL} if is_first_person(query) else named
+
+
+def prefer_subjects(found: Sequence[Found], subjects: Collection[str], *, other_factor: float) -> list[Found]:
+    """Scale down the records about somebody else. With nobody spoken of, nothing changes."""
+    if not subjects:
+        return list(found)
+    return ranked(
+        each if fold(each.hit.subject) in subjects else replace(each, score=each.score * other_factor) for each in found
+    )
+
+
+def _names(subject: str, said: frozenset[str]) -> bool:
+    """A subject is named by its whole name or by its first word (`Ann` for `Ann Smith`)."""
+    return subject in said or subject.split(" ")[0] in said
