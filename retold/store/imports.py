@@ -91,7 +91,7 @@ class Importer:
                 raise _RefusedError("text", "the same statement is already stored as another record of this user")
             await self._revise(same_key, line, hash_)
         elif same_content is None:
-            await self._create(line, hash_)
+            self._create(line, hash_)
         elif line.id is not None and same_content.host_key is not None:
             raise _RefusedError("id", f"the same statement is already stored under the id {same_content.host_key!r}")
         else:
@@ -101,7 +101,7 @@ class Importer:
                 self._by_key[line.id] = same_content
             self._unchanged += 1
 
-    async def _create(self, line: RecordWrite, hash_: str) -> None:
+    def _create(self, line: RecordWrite, hash_: str) -> None:
         row = RecordRow(
             id=self._new_id(),
             tenant=self._principal.tenant,
@@ -117,7 +117,7 @@ class Importer:
         )
         self._session.add(row)
         self._remember(row)
-        await self._wrote(row, "record.imported", before=None)
+        self._wrote(row, "record.imported", before=None)
 
     async def _revise(self, row: RecordRow, line: RecordWrite, hash_: str) -> None:
         restated = row.content_hash != hash_ or row.scope != line.scope
@@ -143,8 +143,10 @@ class Importer:
             # A standing instruction was reviewed word by word: other words are not one.
             row.activation = Activation.CONDITIONAL.value
         row.version += 1
+        # Now, not at commit: in one flush the insert of a later line would go before this update makes room for it.
+        await self._session.flush()
         self._remember(row)
-        await self._wrote(row, "record.revised_by_import", before=before)
+        self._wrote(row, "record.revised_by_import", before=before)
 
     async def _turn(self, line: TranscriptWrite) -> None:
         ref = turn_ref(self._principal, line.session_id, line.turn_id, line.role)
@@ -163,9 +165,7 @@ class Importer:
         self._turns[ref] = line.text
         self._turns_by_session[line.session_id] = self._turns_by_session.get(line.session_id, 0) + 1
 
-    async def _wrote(self, row: RecordRow, event: str, before: dict[str, object] | None) -> None:
-        # Now, not at commit: within one flush inserts would go before the update that makes room for them.
-        await self._session.flush()
+    def _wrote(self, row: RecordRow, event: str, before: dict[str, object] | None) -> None:
         self._session.add(OutboxRow(record_id=row.id, at=self._at))
         self._audit(event, ("record", row.id), before=before, after=audited_state(row))
         self._written += 1
