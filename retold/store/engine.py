@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+T = TypeVar("T")
 
 _WRITES = "retold_writes"
 
@@ -25,13 +27,16 @@ class StoreUnavailableError(Exception):
     """
 
 
-def open_engine(url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8) -> AsyncEngine:
+def open_engine(
+    url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8, pool_timeout_s: float = 5.0
+) -> AsyncEngine:
     """An engine for `sqlite+aiosqlite:///path/to/file.db` or an async PostgreSQL URL. Nothing is connected yet.
 
     Args:
         url: SQLAlchemy URL with an async driver.
         busy_timeout_ms: how long a SQLite writer waits for one in another process.
-        pool_size: most connections held at once; a call waits up to 5 s for a free one.
+        pool_size: most connections held at once.
+        pool_timeout_s: how long a call waits for a free one.
 
     Raises:
         ValueError: the URL names SQLite without a file: every connection would see a database of its own.
@@ -44,7 +49,7 @@ def open_engine(url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8) -
         url,
         pool_size=pool_size,
         max_overflow=0,
-        pool_timeout=5,
+        pool_timeout=pool_timeout_s,
         pool_pre_ping=not sqlite,
         # An exception must not carry what a user said into a log.
         hide_parameters=True,
@@ -66,50 +71,71 @@ class Transactions:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._writing_engine = engine.execution_options(**{_WRITES: True})
+        self._writing_engine = engine.execution_options(**writing_connection_options())
         self._one_writer = asyncio.Lock() if engine.dialect.name == "sqlite" else None
+        self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncSession]:
-        """One consistent snapshot.
+    async def read(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        """What `body` finds in one consistent snapshot.
 
         Raises:
             StoreUnavailableError: the database could not be read.
         """
-        with one_error():
-            self._refuse_when_closed()
-            async with AsyncSession(self._engine, expire_on_commit=False) as session:
-                yield session
+        return await self._to_its_end(self._read(body))
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncSession]:
-        """One transaction: committed when the block ends, rolled back when it raises.
+    async def write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        """`body` in one transaction: committed when it returns, rolled back when it raises.
 
         Raises:
             StoreUnavailableError: the database could not be written, or a concurrent writer won; try again.
         """
-        with one_error():
-            async with self._writer_turn():
-                self._refuse_when_closed()
-                async with AsyncSession(self._writing_engine, expire_on_commit=False) as session, session.begin():
-                    yield session
+        if self._one_writer is not None:
+            await self._one_writer.acquire()  # a caller that gives up here has begun nothing
+        return await self._to_its_end(self._write(body))
 
     async def close(self) -> None:
+        """Let what has begun end, then release every connection."""
         self._closed = True
+        if self._running:
+            await asyncio.wait(self._running)
         await self._engine.dispose()
+
+    async def _read(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        with one_error():
+            self._refuse_when_closed()
+            async with AsyncSession(self._engine, expire_on_commit=False) as session:
+                return await body(session)
+
+    async def _write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        try:
+            with one_error():
+                self._refuse_when_closed()
+                async with AsyncSession(self._writing_engine, expire_on_commit=False) as session, session.begin():
+                    return await body(session)
+        finally:
+            if self._one_writer is not None:
+                self._one_writer.release()
+
+    async def _to_its_end(self, transaction: Coroutine[Any, Any, T]) -> T:
+        """Run a transaction that outlives its caller's patience.
+
+        Callers give up at their limits, at any moment. A driver call cut off in the middle leaves a connection
+        behind that may hold the write lock until it is garbage, so a transaction that has begun is left to end.
+        """
+        task = asyncio.ensure_future(transaction)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: if nobody waits any more, nobody needs to hear of it
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
-
-    @asynccontextmanager
-    async def _writer_turn(self) -> AsyncIterator[None]:
-        if self._one_writer is None:
-            yield
-            return
-        async with self._one_writer:
-            yield
 
 
 def writing_connection_options() -> dict[str, bool]:
@@ -140,11 +166,16 @@ def one_error() -> Iterator[None]:
     """Turn whatever the driver raises into StoreUnavailableError."""
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
-        raise StoreUnavailableError(f"{type(error.orig).__name__}: {error.orig}") from error
-    except DBAPIError as error:  # its text may quote a row
-        raise StoreUnavailableError(type(error.orig).__name__) from error
+    except DBAPIError as error:
+        raise StoreUnavailableError(_described(error)) from error
     except PoolTimeoutError as error:
         raise StoreUnavailableError("no free connection: every one of the pool is in use") from error
     except OSError as error:
         raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
+
+
+def _described(error: DBAPIError) -> str:
+    name = type(error.orig).__name__
+    # These are about the database as a whole; other errors may quote a row.
+    about_the_database = isinstance(error, OperationalError | InterfaceError) or type(error) is DatabaseError
+    return f"{name}: {error.orig}" if about_the_database else name

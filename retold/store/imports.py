@@ -29,7 +29,7 @@ _STATEMENT = ("type", "subject", "attribute", "text", "valid_from", "valid_until
 """What makes two records say the same. Restatements at another time are records of their own."""
 
 _DESCRIPTION = ("category", "entities", "evidence", "source")
-"""What a host may say about a statement. Saying nothing leaves what was found out since as it is."""
+"""What a host may say about a statement. Saying nothing (the default) leaves what was found out since as it is."""
 
 _CHUNK = 500
 
@@ -124,9 +124,7 @@ class Importer:
         if restated and row.status not in ACTIVE_STATUSES:
             raise _RefusedError("id", f"the record under this id is {row.status}; import the new text under another id")
         _refuse_revival(row)
-        described = _columns(
-            line, _DESCRIPTION if restated else [f for f in _DESCRIPTION if f in line.model_fields_set]
-        )
+        described = _columns(line, _DESCRIPTION if restated else _said(line))
         if not restated and all(getattr(row, name) == value for name, value in described.items()):
             self._unchanged += 1
             return
@@ -227,6 +225,11 @@ def _texts(line: RecordWrite | TranscriptWrite) -> Iterator[tuple[str, str]]:
 def _refuse_revival(row: RecordRow) -> None:
     if row.status in (RecordStatus.DELETED, RecordStatus.REJECTED):
         raise _RefusedError("text", f"this statement was {row.status}; an import does not bring it back")
+
+
+def _said(line: RecordWrite) -> list[str]:
+    # By value, not by `model_fields_set`: a line that crossed a process boundary has every field set.
+    return [field for field in _DESCRIPTION if getattr(line, field) != RecordWrite.model_fields[field].default]
 
 
 def _columns(line: RecordWrite, fields: Iterable[str]) -> dict[str, Any]:

@@ -39,15 +39,15 @@ class SessionNotOpenError(LookupError):
     """The principal has no such session: open it first."""
 
 
-async def claim(session: AsyncSession, principal: Principal, session_id: str, at: datetime) -> SessionRow:
-    """The session's row, created if need be and owned by the principal. An ended session starts again.
+async def claim(session: AsyncSession, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
+    """Make the session the principal's, if it is nobody's yet; its profile, if it has one. An ended one starts again.
 
     Raises:
         SessionOwnedByAnotherError: another user of the tenant owns it.
     """
     row = await note_turn(session, principal, session_id, at)
     row.ended_at = None
-    return row
+    return None if row.profile is None else ProfileBlock.model_validate(row.profile)
 
 
 async def note_turn(session: AsyncSession, principal: Principal, session_id: str, at: datetime) -> SessionRow:

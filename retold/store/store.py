@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlmodel import select
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.disposition import Disposition
@@ -22,7 +22,7 @@ from retold.store.imports import Importer
 from retold.store.outbox import OutboxEntry
 from retold.store.records import NotEligibleError, RecordNotFoundError
 from retold.store.sessions import SessionNotOpenError, SessionTurn
-from retold.store.tables import DecisionRow, RecordRow, SessionRow
+from retold.store.tables import Row
 
 __all__ = [
     "AuditEvent",
@@ -43,7 +43,8 @@ def _random_id() -> str:
 class Store:
     """Implements `retold.policy.ports.TurnStore` over SQL. Make one per engine and process.
 
-    Every method raises StoreUnavailableError when the database cannot do what was asked.
+    Every method raises StoreUnavailableError when the database cannot do what was asked. A caller may give up on any
+    call at any time: what has begun by then ends on its own, whole or not at all.
     """
 
     def __init__(self, engine: AsyncEngine, *, new_id: Callable[[], str] = _random_id) -> None:
@@ -56,9 +57,7 @@ class Store:
 
     async def ping(self) -> None:
         """Return when the database answers and its tables are there."""
-        async with self._transactions.reading() as session:
-            for key in (RecordRow.id, SessionRow.tenant, DecisionRow.decision_id):
-                await session.execute(select(key).limit(1))
+        await self._transactions.read(_look_at_every_table)
 
     # --- what a turn reads and writes (TurnStore) --------------------------------------------------------------
 
@@ -68,9 +67,7 @@ class Store:
         Raises:
             SessionOwnedByAnotherError: another user of the tenant owns this session.
         """
-        async with self._transactions.writing() as session:
-            row = await sessions.claim(session, principal, session_id, at)
-            return None if row.profile is None else ProfileBlock.model_validate(row.profile)
+        return await self._transactions.write(lambda session: sessions.claim(session, principal, session_id, at))
 
     async def keep_profile(self, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
         """Store the session's profile unless it has one; the stored one either way.
@@ -79,35 +76,31 @@ class Store:
             SessionNotOpenError: there is no such session.
             SessionOwnedByAnotherError: another user of the tenant owns it.
         """
-        async with self._transactions.writing() as session:
-            return await sessions.keep_profile(session, principal, session_id, profile)
+        return await self._transactions.write(
+            lambda session: sessions.keep_profile(session, principal, session_id, profile)
+        )
 
     async def forget_profile(self, principal: Principal, session_id: str) -> None:
         """Drop the session's stored profile; nothing happens if there is none."""
-        async with self._transactions.writing() as session:
-            await sessions.forget_profile(session, principal, session_id)
+        await self._transactions.write(lambda session: sessions.forget_profile(session, principal, session_id))
 
     async def ambient_records(self, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
         """Confirmed, current, conflict-free semantic ambient records about the principal, by id."""
-        async with self._transactions.reading() as session:
-            return await records.ambient_records(session, principal, at)
+        return await self._transactions.read(lambda session: records.ambient_records(session, principal, at))
 
     async def inventory(self, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
         """Distinct labels of current conditional records, in the taxonomy's order."""
-        async with self._transactions.reading() as session:
-            return await records.inventory(session, principal, at)
+        return await self._transactions.read(lambda session: records.inventory(session, principal, at))
 
     async def load_current(
         self, principal: Principal, refs: Sequence[RecordRef], at: datetime
     ) -> Mapping[RecordId, MemoryRecord]:
         """Of the named versions, those still current, conditional and this principal's. Others are left out."""
-        async with self._transactions.reading() as session:
-            return await records.load_current(session, principal, refs, at)
+        return await self._transactions.read(lambda session: records.load_current(session, principal, refs, at))
 
     async def decided(self, decision_id: str) -> StoredAnswer | None:
         """The answer of an earlier run of this turn; None if it had none or its text was erased."""
-        async with self._transactions.reading() as session:
-            return await decisions.decided(session, decision_id)
+        return await self._transactions.read(lambda session: decisions.decided(session, decision_id))
 
     async def record_turn(self, record: TurnRecord) -> None:
         """Write decision, searches and session turns in one transaction. Idempotent by decision id.
@@ -115,12 +108,10 @@ class Store:
         An answered turn's row is never replaced; one without an answer is, by an answer or by a later run. A
         session that turns out to be another user's does not keep the row from being written.
         """
-        async with self._transactions.writing() as session:
-            await decisions.record_turn(session, record)
+        await self._transactions.write(lambda session: decisions.record_turn(session, record))
 
     async def decision(self, decision_id: str) -> TurnDecision | None:
-        async with self._transactions.reading() as session:
-            return await decisions.decision_by_id(session, decision_id)
+        return await self._transactions.read(lambda session: decisions.decision_by_id(session, decision_id))
 
     # --- sessions ----------------------------------------------------------------------------------------------
 
@@ -131,25 +122,21 @@ class Store:
             SessionNotOpenError: there is no such session.
             SessionOwnedByAnotherError: another user of the tenant owns it.
         """
-        async with self._transactions.writing() as session:
-            await sessions.end_session(session, principal, session_id, at, actor)
+        await self._transactions.write(lambda session: sessions.end_session(session, principal, session_id, at, actor))
 
     async def expire_idle_sessions(
         self, before: datetime, at: datetime, *, limit: int = 500, actor: str = "retold"
     ) -> int:
         """End up to `limit` sessions last seen before `before`; how many. Call again while it returns `limit`."""
-        async with self._transactions.writing() as session:
-            return await sessions.expire_idle(session, before, at, limit, actor)
+        return await self._transactions.write(lambda session: sessions.expire_idle(session, before, at, limit, actor))
 
     async def session_turn(self, ref: str) -> SessionTurn | None:
         """The text a decision's `..._turn_ref` names; None if it was never stored or is erased."""
-        async with self._transactions.reading() as session:
-            return await sessions.turn_by_ref(session, ref)
+        return await self._transactions.read(lambda session: sessions.turn_by_ref(session, ref))
 
     async def session_turns(self, principal: Principal, session_id: str) -> Sequence[SessionTurn]:
         """What was said in the principal's session, in order; within a turn user, draft, final."""
-        async with self._transactions.reading() as session:
-            return await sessions.turns_of(session, principal, session_id)
+        return await self._transactions.read(lambda session: sessions.turns_of(session, principal, session_id))
 
     # --- records -----------------------------------------------------------------------------------------------
 
@@ -167,8 +154,9 @@ class Store:
         conditional. Lines that hold a secret, contradict a stored turn, or would bring back what was deleted are
         refused one by one, the field named; the others are written.
         """
-        async with self._transactions.writing() as session:
-            return await Importer(session, principal, actor=actor, at=at, new_id=self._new_id).write(lines)
+        return await self._transactions.write(
+            lambda session: Importer(session, principal, actor=actor, at=at, new_id=self._new_id).write(lines)
+        )
 
     async def mark_ambient_for_development(
         self, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
@@ -180,10 +168,11 @@ class Store:
             NotEligibleError: it is not a confirmed, current, semantic record about the principal.
             ValueError: `reason` is blank.
         """
-        async with self._transactions.writing() as session:
-            return await records.mark_ambient_for_development(
+        return await self._transactions.write(
+            lambda session: records.mark_ambient_for_development(
                 session, principal, record_id, actor=actor, reason=reason, at=at
             )
+        )
 
     async def delete_record(
         self, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
@@ -194,34 +183,30 @@ class Store:
             RecordNotFoundError: the principal has no such record.
             ValueError: `reason` is blank.
         """
-        async with self._transactions.writing() as session:
-            return await records.delete_record(session, principal, record_id, actor=actor, reason=reason, at=at)
+        return await self._transactions.write(
+            lambda session: records.delete_record(session, principal, record_id, actor=actor, reason=reason, at=at)
+        )
 
     async def records(self, principal: Principal) -> Sequence[MemoryRecord]:
         """All records of the principal, of any status, oldest first."""
-        async with self._transactions.reading() as session:
-            return await records.all_records(session, principal)
+        return await self._transactions.read(lambda session: records.all_records(session, principal))
 
     # --- index outbox ------------------------------------------------------------------------------------------
 
     async def pending_index(self, limit: int) -> Sequence[OutboxEntry]:
         """The oldest changes the index has yet to follow. Acknowledge them with `index_done` once it has."""
-        async with self._transactions.reading() as session:
-            return await outbox.pending(session, limit)
+        return await self._transactions.read(lambda session: outbox.pending(session, limit))
 
     async def pending_index_count(self) -> int:
-        async with self._transactions.reading() as session:
-            return await outbox.count(session)
+        return await self._transactions.read(lambda session: outbox.count(session))
 
     async def records_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
         """The named records of any principal and status: for the indexer, never for a turn."""
-        async with self._transactions.reading() as session:
-            return await records.records_by_id(session, ids)
+        return await self._transactions.read(lambda session: records.records_by_id(session, ids))
 
     async def index_done(self, seqs: Collection[int]) -> None:
         """Remove changes the index has followed. Repeating it is harmless: a number is never given twice."""
-        async with self._transactions.writing() as session:
-            await outbox.done(session, seqs)
+        await self._transactions.write(lambda session: outbox.done(session, seqs))
 
     # --- what operators look at --------------------------------------------------------------------------------
 
@@ -235,8 +220,8 @@ class Store:
         before: datetime | None = None,
     ) -> Sequence[TurnDecision]:
         """Decisions, newest first, of all tenants unless narrowed; `before` is exclusive and pages further back."""
-        async with self._transactions.reading() as session:
-            return await decisions.list_decisions(
+        return await self._transactions.read(
+            lambda session: decisions.list_decisions(
                 session,
                 tenant=tenant,
                 user=user,
@@ -245,15 +230,19 @@ class Store:
                 before=before,
                 limit=limit,
             )
+        )
 
     async def searches(self, decision_id: str) -> Sequence[SearchEntry]:
         """The retrievals of one turn, in gap order."""
-        async with self._transactions.reading() as session:
-            return await decisions.searches_of(session, decision_id)
+        return await self._transactions.read(lambda session: decisions.searches_of(session, decision_id))
 
     async def audit_events(
         self, principal: Principal, subject_id: str | None = None, *, limit: int = 100
     ) -> Sequence[AuditEvent]:
         """The principal's latest audited changes, oldest first; about one subject if named."""
-        async with self._transactions.reading() as session:
-            return await audit.events(session, principal, subject_id, limit)
+        return await self._transactions.read(lambda session: audit.events(session, principal, subject_id, limit))
+
+
+async def _look_at_every_table(session: AsyncSession) -> None:
+    for table in Row.metadata.sorted_tables:
+        await session.execute(select(*table.primary_key).limit(1))

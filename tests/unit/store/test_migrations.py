@@ -1,0 +1,75 @@
+"""The migrations and the table classes describe the same schema, and migrating is safe to repeat."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.schema import CreateTable
+
+from retold.store.engine import open_engine
+from retold.store.migrations import configuration, migrate
+from retold.store.tables import Row
+
+
+async def test_the_migrated_schema_is_the_one_the_code_reads(engine: AsyncEngine) -> None:
+    def differences(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        return list(compare_metadata(context, Row.metadata))
+
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+async def test_down_removes_everything_and_up_again_restores_it(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite+aiosqlite:///{tmp_path}/100%25 sure's.db")
+    await migrate(engine)
+    tables = await _tables(engine)
+    assert set(Row.metadata.tables) <= tables
+    await migrate(engine, "base")
+    assert await _tables(engine) <= {"alembic_version", "sqlite_sequence"}
+    await migrate(engine)
+    assert await _tables(engine) == tables
+    await engine.dispose()
+
+
+async def test_several_processes_may_migrate_one_database_at_once(tmp_path: Path) -> None:
+    engines = [open_engine(f"sqlite+aiosqlite:///{tmp_path}/new.db") for _ in range(4)]
+    await asyncio.gather(*(migrate(engine) for engine in engines))
+    assert set(Row.metadata.tables) <= await _tables(engines[0])
+    for engine in engines:
+        await engine.dispose()
+
+
+async def test_a_sync_engine_is_migrated_too(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/sync.db")
+    await migrate(engine)
+    with engine.connect() as connection:
+        assert set(Row.metadata.tables) <= set(inspect(connection).get_table_names())
+    engine.dispose()
+
+
+def test_an_administrator_can_have_the_postgresql_script_instead() -> None:
+    config = configuration()
+    config.output_buffer = io.StringIO()
+    command.upgrade(config, "head", sql=True)
+    script = config.output_buffer.getvalue()
+    dialect = create_mock_engine("postgresql://", lambda *_: None).dialect
+    for table in Row.metadata.sorted_tables:
+        declared = str(CreateTable(table).compile(dialect=dialect))
+        columns = [line.strip().rstrip(",") for line in declared.splitlines() if line.startswith("\t")]
+        body = script[script.index(f"CREATE TABLE {table.name} (") :].split(";", 1)[0]
+        assert sorted(columns) == sorted(
+            line.strip().rstrip(",") for line in body.splitlines() if line.startswith("    ")
+        )
+
+
+async def _tables(engine: AsyncEngine) -> set[str]:
+    async with engine.connect() as connection:
+        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
