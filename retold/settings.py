@@ -1,0 +1,93 @@
+"""What a deployment configures: by environment (`RETOLD_…`, nested with `__`) or in code. Nothing else reads either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from retold.contracts import names
+from retold.contracts._base import Contract
+from retold.contracts.config import AdmissionMode, UtilityAwareConfig
+from retold.retrieval.config import RetrievalConfig
+
+
+class WorkerSettings(Contract):
+    turns_queue: str = names.TURNS_QUEUE
+    operations_queue: str = names.OPERATIONS_QUEUE
+    concurrent_turns: Annotated[int, Field(ge=1, le=4096)] = 100
+    """Turns that may be in flight on one worker. Local activities get four slots a turn."""
+    concurrent_operations: Annotated[int, Field(ge=1, le=256)] = 8
+    blocking_threads: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Threads for policies that block. One that never returns keeps its thread; none is queued behind it."""
+    graceful_shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 40
+    """How long turns in hand may take to end after SIGTERM. Above the longest stage timeout."""
+
+
+class ModelRole(Contract):
+    """Which model plays one role. `local` is what ships in wheels; the others are hosted and need a model name."""
+
+    provider: Literal["local", "openai", "anthropic"] = "local"
+    model: str | None = None
+    base_url: str | None = None
+    """For `openai`: any endpoint that speaks its protocol."""
+    api_key: SecretStr | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=32_000)] = 1_024
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+
+    @model_validator(mode="after")
+    def _hosted_is_named(self) -> Self:
+        if self.provider != "local" and not self.model:
+            raise ValueError(f"model: name the model that provider {self.provider!r} should run")
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        return self.provider == "local"
+
+
+class EmbedderSettings(Contract):
+    kind: Literal["minilm", "openai", "hashing"] = "minilm"
+    """`minilm`: from a wheel, offline. `openai`: any OpenAI-compatible endpoint. `hashing`: for tests only."""
+    model: str = "text-embedding-3-small"
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_ms: Annotated[int, Field(ge=1)] = 5_000
+
+
+class Settings(BaseSettings):
+    """Every setting has a default that runs on one machine without a key or a network."""
+
+    model_config = SettingsConfigDict(env_prefix="RETOLD_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    service_name: str = "retold"
+    data_dir: Path = Path(".retold")
+    store_url: str | None = None
+    """SQLAlchemy URL; default: SQLite in the data directory."""
+    qdrant_url: str | None = None
+    """A Qdrant server; default: the embedded engine in the data directory, for one process."""
+    qdrant_api_key: SecretStr | None = None
+    qdrant_collection: str = "retold"
+    embedder: EmbedderSettings = EmbedderSettings()
+    serving: ModelRole = ModelRole()
+    planner: ModelRole = ModelRole()
+    judge: ModelRole = ModelRole()
+    utility: UtilityAwareConfig = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE)
+    retrieval: RetrievalConfig = RetrievalConfig()
+    worker: WorkerSettings = WorkerSettings()
+
+    @model_validator(mode="after")
+    def _judge_fits(self) -> Self:
+        hosted = self.utility.admission_mode is AdmissionMode.HOSTED_JUDGE
+        if self.utility.admission_mode is not AdmissionMode.DISABLED and hosted == self.judge.is_local:
+            raise ValueError(
+                "utility.admission_mode and judge disagree: hosted_judge needs a hosted judge model, "
+                "local_judge needs judge.provider=local"
+            )
+        return self
+
+    @property
+    def sql_url(self) -> str:
+        return self.store_url or f"sqlite+aiosqlite:///{self.data_dir / 'retold.db'}"

@@ -1,0 +1,134 @@
+"""The composition root: settings -> adapters -> activities -> Temporal workers. Nothing else builds a worker.
+
+    python worker.py        # connects as temporalio's environment configuration says, serves until SIGTERM
+
+Two task queues: turns, and everything an operator asks for, so that an import never stands before a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from activities.admission import AdmissionActivities
+from activities.generation import GenerationActivities
+from activities.opening import OpeningActivities
+from activities.operations import OperationActivities
+from activities.planning import PlanningActivities
+from activities.recording import RecordingActivities
+from activities.retrieval import RetrievalActivities
+from retold.client import open_client
+from retold.client.tracing import install_tracing
+from retold.composition import Adapters, compose
+from retold.policy.recording import TurnRecorder
+from retold.policy.stages import TurnStageBodies
+from retold.settings import Settings, WorkerSettings
+from workflows.operations import (
+    DeleteRecordWorkflow,
+    DevelopmentAmbientWorkflow,
+    EndSessionWorkflow,
+    ImportWorkflow,
+    InspectWorkflow,
+)
+from workflows.record_turn import RecordTurnWorkflow
+from workflows.turn import TurnWorkflow
+
+TURN_WORKFLOWS = [TurnWorkflow, RecordTurnWorkflow]
+OPERATION_WORKFLOWS = [
+    ImportWorkflow,
+    EndSessionWorkflow,
+    DeleteRecordWorkflow,
+    DevelopmentAmbientWorkflow,
+    InspectWorkflow,
+]
+
+
+def turn_worker(
+    client: Client,
+    bodies: TurnStageBodies,
+    recorder: TurnRecorder,
+    settings: WorkerSettings,
+    *,
+    task_queue: str,
+    sandboxed: bool = False,
+) -> Worker:
+    """The worker that answers turns.
+
+    Deadlines hold only while slots and the event loop are free, so local activities get a multiple of the turns
+    that may be in flight, and workflow tasks are bounded (design section 3.1).
+    """
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=TURN_WORKFLOWS,
+        activities=[
+            *OpeningActivities(bodies.open).get_activities(),
+            *GenerationActivities(bodies.generate).get_activities(),
+            *PlanningActivities(bodies.plan).get_activities(),
+            *RetrievalActivities(bodies.retrieve).get_activities(),
+            *AdmissionActivities(bodies.admit).get_activities(),
+            *RecordingActivities(recorder).get_activities(),
+        ],
+        workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
+        max_concurrent_workflow_tasks=settings.concurrent_turns,
+        max_concurrent_local_activities=4 * settings.concurrent_turns,
+        max_concurrent_activities=4 * settings.concurrent_turns,
+        # A worker that died is noticed by its sticky queue; 10 s of default is a long time for somebody who waits.
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        max_heartbeat_throttle_interval=timedelta(milliseconds=200),
+        default_heartbeat_throttle_interval=timedelta(milliseconds=200),
+        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+    )
+
+
+def operations_worker(
+    client: Client, adapters: Adapters, settings: WorkerSettings, *, task_queue: str, sandboxed: bool = False
+) -> Worker:
+    """The worker that imports, deletes and answers operators."""
+    operations = OperationActivities(adapters.store, adapters.indexer, adapters.examine)
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=OPERATION_WORKFLOWS,
+        activities=operations.get_activities(),
+        workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
+        max_concurrent_activities=settings.concurrent_operations,
+        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+    )
+
+
+@asynccontextmanager
+async def running(client: Client, adapters: Adapters, settings: Settings) -> AsyncIterator[None]:
+    """Both workers, polling until the block ends; then they finish what they have in hand."""
+    async with AsyncExitStack() as stack:
+        worker = settings.worker
+        await stack.enter_async_context(
+            turn_worker(client, adapters.bodies, adapters.recorder, worker, task_queue=worker.turns_queue)
+        )
+        await stack.enter_async_context(operations_worker(client, adapters, worker, task_queue=worker.operations_queue))
+        yield
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    with install_tracing(settings.service_name):
+        async with compose(settings) as adapters:
+            client = await open_client()
+            async with running(client, adapters, settings):
+                await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Settings()))
+    gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
