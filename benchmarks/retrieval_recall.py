@@ -1,3 +1,4 @@
+# ruff: noqa: T201 - a benchmark prints what it measured
 """How often the Retriever's first eight hold a record that answers the question, and what a search costs.
 
     python benchmarks/retrieval_recall.py DATA [--set NAME=VALUE ...] [--latency]

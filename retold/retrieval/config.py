@@ -16,6 +16,7 @@ PIPELINE_REVISION = 1
 """Raised when the code of a stage changes what the same settings select."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0, le=10)]
 Count = Annotated[int, Field(strict=True, ge=1, le=512)]
 
 
@@ -28,19 +29,28 @@ class RetrievalConfig(Contract):
     """Records asked of each generator, per gap."""
     lexical_depth: Count = 64
     entity_depth: Count = 32
-    rrf_k: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 60
-    dense_weight: Annotated[float, Field(ge=0, le=10)] = 1.0
-    lexical_weight: Annotated[float, Field(ge=0, le=10)] = 1.0
-    entity_weight: Annotated[float, Field(ge=0, le=10)] = 0.5
-    ranked_depth: Count = 32
-    """Records per gap that are looked up in the store after fusion: the rest could not get under the cap."""
+    rrf_k: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 10
+    """Small: the first ranks of a generator count far more than its tail."""
+    dense_weight: Weight = 1.0
+    lexical_weight: Weight = 1.0
+    entity_weight: Weight = 0.3
+    fused_depth: Count = 48
+    """Records per gap that are kept after fusion; the rest could not get under the cap."""
+    lexical_strength: Weight = 0.6
+    """What the best match by words adds to a record's strength, as a share of the best cosine."""
+    date_bonus: Share = 0.15
+    """Added where the query names the month a record is about."""
+    day_support: Share = 0.2
+    """Share of the best other record of the same day that is added to a record's strength."""
+    other_subject_penalty: Share = 0.2
+    """Taken off the strength of a record about somebody the query does not speak of."""
     freshness_half_life_days: Annotated[float, Field(gt=0)] = 30.0
-    """Episodic records only: their score halves in this time, down to `freshness_floor` of it."""
+    """Episodic records only: their strength halves in this time, down to `freshness_floor` of it."""
     freshness_floor: Share = 0.5
-    other_subject_factor: Share = 0.5
-    """What is left of the score of a record about somebody the query does not speak of."""
-    dense_floors: dict[RecordType, Share] = {kind: 0.3 for kind in RecordType}
-    """Least cosine of a record that only nearness of meaning found."""
+    dense_floors: dict[RecordType, Share] = {kind: 0.15 for kind in RecordType}
+    """Least cosine of a record that only nearness of meaning found. Depends on the embedder: these fit MiniLM."""
+    unheard_floor: Share = 0.3
+    """The same, for a query of which no word and no name occurs in anything stored: it is likely noise."""
     relative_floor: Share = 0.3
     """Least share of the best score of its generator, for each generator that found a record."""
     lexical_min_share: Share = 0.3

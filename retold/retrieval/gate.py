@@ -15,20 +15,25 @@ def pass_gate(
     query: str,
     tally: Tally,
     *,
+    heard: bool,
     dense_floors: Mapping[RecordType, float],
+    unheard_floor: float,
     lexical_min_share: float,
     relative_floor: float,
 ) -> list[Found]:
     """Keep a record that is near enough in meaning, shares enough words, or carries a name the query names.
 
-    Each way in has its own floor, and the relative floor holds within each: least share of the best score.
+    Each way in has its own floor, and the relative floor holds within each: least share of the best score. A query
+    is `heard` if any word or name of it occurs in anything that could be found; if not, nearness alone is held to
+    a higher floor: a vector is near something whatever was asked, even for noise.
     """
     best_cosine = max((each.cosine for each in found), default=0.0)
     best_lexical = max((each.lexical or 0.0 for each in found), default=0.0)
     wanted = frozenset(content_words(query))
     kept: list[Found] = []
     for each in found:
-        near = each.cosine >= max(dense_floors[each.hit.type], relative_floor * best_cosine)
+        floor = dense_floors[each.hit.type] if heard else max(unheard_floor, dense_floors[each.hit.type])
+        near = each.cosine >= max(floor, relative_floor * best_cosine)
         worded = (
             each.lexical is not None
             and each.lexical >= relative_floor * best_lexical

@@ -29,6 +29,7 @@ from retold.retrieval.ports import (
     LexicalQuery,
     RecordSearch,
 )  # fmt: skip
+from retold.retrieval.strength import by_strength, support_by_day
 from retold.retrieval.subject import prefer_subjects, spoken_of
 from retold.retrieval.text import possible_names
 
@@ -139,13 +140,22 @@ class Retriever:
                 Generator.ENTITY: config.entity_weight,
             },
         )
+        search.tally.drop("fusion", "below_depth", len(found) - config.fused_depth)
+        found = by_strength(
+            found[: config.fused_depth],
+            search.query,
+            lexical_weight=config.lexical_strength,
+            date_bonus=config.date_bonus,
+        )
         found = prefer_fresh(
             found, at=request.at, half_life_days=config.freshness_half_life_days, floor=config.freshness_floor
         )
-        subjects = spoken_of(search.query, {each.hit.subject for each in found})
-        found = prefer_subjects(found, subjects, other_factor=config.other_subject_factor)
-        search.tally.drop("rank", "below_depth", len(found) - config.ranked_depth)
-        return replace(search, found=found[: config.ranked_depth])
+        found = prefer_subjects(
+            found,
+            spoken_of(search.query, {each.hit.subject for each in found}),
+            penalty=config.other_subject_penalty,
+        )
+        return replace(search, found=support_by_day(found, weight=config.day_support))
 
     async def _keep_current(self, searches: Sequence[_GapSearch], request: SearchRequest) -> list[_GapSearch]:
         """Ask the store which of the found versions still stand: an index lags, and only the store is the truth."""
@@ -170,7 +180,9 @@ class Retriever:
             search.found,
             search.query,
             search.tally,
+            heard=bool(search.generated[Generator.LEXICAL] or search.generated[Generator.ENTITY]),
             dense_floors=config.dense_floors,
+            unheard_floor=config.unheard_floor,
             lexical_min_share=config.lexical_min_share,
             relative_floor=config.relative_floor,
         )

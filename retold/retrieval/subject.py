@@ -20,12 +20,12 @@ def spoken_of(query: str, stored_subjects: Iterable[str]) -> frozenset[str]:
     return named | {PRINCIPAL} if is_first_person(query) else named
 
 
-def prefer_subjects(found: Sequence[Found], subjects: Collection[str], *, other_factor: float) -> list[Found]:
-    """Scale down the records about somebody else. With nobody spoken of, nothing changes."""
+def prefer_subjects(found: Sequence[Found], subjects: Collection[str], *, penalty: float) -> list[Found]:
+    """Take `penalty` off the score of records about somebody else. With nobody spoken of, nothing changes."""
     if not subjects:
         return list(found)
     return ranked(
-        each if fold(each.hit.subject) in subjects else replace(each, score=each.score * other_factor) for each in found
+        each if fold(each.hit.subject) in subjects else replace(each, score=each.score - penalty) for each in found
     )
 
 
