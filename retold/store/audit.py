@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue, TypeAdapter
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col, select
 
@@ -31,8 +32,7 @@ class AuditEvent(Contract):
     reason: str = ""
 
 
-def append(
-    session: AsyncSession,
+def row(
     principal: Principal,
     *,
     at: datetime,
@@ -42,26 +42,30 @@ def append(
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
     reason: str = "",
-) -> None:
-    """Add one event to the transaction. `subject` is its kind and its id.
+) -> dict[str, Any]:
+    """The columns of one event. `subject` is its kind and its id.
 
     Raises:
         pydantic.ValidationError: `actor` is blank or longer than 128 characters.
     """
-    session.add(
-        AuditRow(
-            at=at,
-            tenant=principal.tenant,
-            user_id=principal.user,
-            actor=_NAME.validate_python(actor),
-            event=event,
-            subject_kind=subject[0],
-            subject_id=subject[1],
-            before=before,
-            after=after,
-            reason=reason,
-        )
-    )
+    return {
+        "at": at,
+        "tenant": principal.tenant,
+        "user_id": principal.user,
+        "actor": _NAME.validate_python(actor),
+        "event": event,
+        "subject_kind": subject[0],
+        "subject_id": subject[1],
+        "before": before,
+        "after": after,
+        "reason": reason,
+    }
+
+
+async def append(session: AsyncSession, *rows: dict[str, Any]) -> None:
+    """Add events to the transaction, in this order."""
+    if rows:
+        await session.execute(insert(AuditRow), rows)
 
 
 async def events(

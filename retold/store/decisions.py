@@ -31,11 +31,11 @@ async def record_turn(session: AsyncSession, record: TurnRecord) -> None:
         if not _replaces(decision, stored):
             return
         await _remove(session, decision)
+    await _touch_session(session, decision)
+    await _write_turns(session, record)
     session.add(_as_row(decision))
     await session.flush()  # the searches refer to it
     session.add_all(_as_search_row(decision, entry) for entry in record.searches)
-    await _write_turns(session, record)
-    await _touch_session(session, decision)
 
 
 async def decided(session: AsyncSession, decision_id: str) -> StoredAnswer | None:
@@ -141,12 +141,12 @@ async def _remove(session: AsyncSession, decision: TurnDecision) -> None:
 
 async def _write_turns(session: AsyncSession, record: TurnRecord) -> None:
     decision = record.decision
-    texts: dict[sessions.Role, str | None] = {"user": record.user_text, "draft": record.draft, "final": record.final}
-    for role, text in texts.items():
-        if text is not None:
-            await sessions.put_turn(
-                session, decision.principal, decision.session_id, decision.turn_id, role, text, decision.at
-            )
+    texts: dict[sessions.Role, str] = {"user": record.user_text}
+    if record.draft is not None:
+        texts["draft"] = record.draft
+    if record.final is not None:
+        texts["final"] = record.final
+    await sessions.put_turn(session, decision.principal, decision.session_id, decision.turn_id, texts, decision.at)
 
 
 async def _touch_session(session: AsyncSession, decision: TurnDecision) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
@@ -87,8 +87,10 @@ class Transactions:
     async def write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
         """`body` in one transaction: committed when it returns, rolled back when it raises.
 
+        When it breaks a constraint it is run once more, in a transaction of its own.
+
         Raises:
-            StoreUnavailableError: the database could not be written, or a concurrent writer won; try again.
+            StoreUnavailableError: the database could not be written.
         """
         if self._one_writer is not None:
             await self._one_writer.acquire()  # a caller that gives up here has begun nothing
@@ -110,12 +112,19 @@ class Transactions:
     async def _write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
         try:
             with one_error():
-                self._refuse_when_closed()
-                async with AsyncSession(self._writing_engine, expire_on_commit=False) as session, session.begin():
-                    return await body(session)
+                try:
+                    return await self._commit(body)
+                except IntegrityError:
+                    # Another process wrote the same row between our look and our insert: the second look sees it.
+                    return await self._commit(body)
         finally:
             if self._one_writer is not None:
                 self._one_writer.release()
+
+    async def _commit(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        self._refuse_when_closed()
+        async with AsyncSession(self._writing_engine, expire_on_commit=False) as session, session.begin():
+            return await body(session)
 
     async def _to_its_end(self, transaction: Coroutine[Any, Any, T]) -> T:
         """Run a transaction that outlives its caller's patience.

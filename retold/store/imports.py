@@ -20,10 +20,10 @@ from retold.contracts.importing import ImportReport, RefusedLine
 from retold.contracts.record import ACTIVE_STATUSES, Activation, RecordStatus, RecordWrite, TranscriptWrite
 from retold.contracts.turn import Principal
 from retold.policy.ports import SessionOwnedByAnotherError
-from retold.store import audit, sessions
+from retold.store import audit, outbox, sessions
 from retold.store.records import audited_state, owned_by
 from retold.store.secrets import find_secret
-from retold.store.tables import OutboxRow, RecordRow, SessionTurnRow
+from retold.store.tables import RecordRow, SessionTurnRow
 
 _STATEMENT = ("type", "subject", "attribute", "text", "valid_from", "valid_until", "event_at")
 """What makes two records say the same. Restatements at another time are records of their own."""
@@ -61,7 +61,9 @@ class Importer:
         self._by_key: dict[str, RecordRow] = {}
         self._by_content: dict[tuple[str, str], RecordRow] = {}
         self._turns: dict[str, str] = {}
-        self._written = self._unchanged = 0
+        self._unchanged = 0
+        self._written: list[str] = []
+        self._audited: list[dict[str, Any]] = []
         self._turns_by_session: dict[str, int] = {}
 
     async def write(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> ImportReport:
@@ -75,8 +77,10 @@ class Importer:
                 refused.append(RefusedLine(index=index, field=error.field, message=str(error)))
         for session_id, turns in self._turns_by_session.items():
             self._audit("session.turns_imported", ("session", session_id), after={"turns": turns})
+        await outbox.append(self._session, self._written, self._at)
+        await audit.append(self._session, *self._audited)
         return ImportReport(
-            written=self._written,
+            written=len(self._written),
             unchanged=self._unchanged,
             turns_written=sum(self._turns_by_session.values()),
             refused=tuple(refused),
@@ -158,15 +162,14 @@ class Importer:
         except SessionOwnedByAnotherError as error:
             raise _RefusedError("session_id", str(error)) from error
         await sessions.put_turn(
-            self._session, self._principal, line.session_id, line.turn_id, line.role, line.text, line.at
+            self._session, self._principal, line.session_id, line.turn_id, {line.role: line.text}, line.at
         )
         self._turns[ref] = line.text
         self._turns_by_session[line.session_id] = self._turns_by_session.get(line.session_id, 0) + 1
 
     def _wrote(self, row: RecordRow, event: str, before: dict[str, object] | None) -> None:
-        self._session.add(OutboxRow(record_id=row.id, at=self._at))
+        self._written.append(row.id)
         self._audit(event, ("record", row.id), before=before, after=audited_state(row))
-        self._written += 1
 
     def _audit(
         self,
@@ -176,10 +179,18 @@ class Importer:
         before: dict[str, object] | None = None,
         after: dict[str, object] | None = None,
     ) -> None:
-        audit.append(
-            self._session, self._principal,
-            at=self._at, actor=self._actor, event=event, subject=subject, before=before, after=after, reason="import",
-        )  # fmt: skip
+        self._audited.append(
+            audit.row(
+                self._principal,
+                at=self._at,
+                actor=self._actor,
+                event=event,
+                subject=subject,
+                before=before,
+                after=after,
+                reason="import",
+            )
+        )
 
     def _remember(self, row: RecordRow) -> None:
         self._by_content[row.scope, row.content_hash] = row

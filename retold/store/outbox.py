@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
-from sqlalchemy import delete, func
+from sqlalchemy import delete, func, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col, select
 
@@ -18,6 +19,12 @@ class OutboxEntry(Contract):
 
     seq: int
     record_id: RecordId
+
+
+async def append(session: AsyncSession, record_ids: Sequence[RecordId], at: datetime) -> None:
+    """Have the index follow these records, in this order."""
+    if record_ids:
+        await session.execute(insert(OutboxRow), [{"record_id": record_id, "at": at} for record_id in record_ids])
 
 
 async def pending(session: AsyncSession, limit: int) -> Sequence[OutboxEntry]:

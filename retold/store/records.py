@@ -23,8 +23,8 @@ from retold.contracts.record import (
     RetrievalCategory,
 )  # fmt: skip
 from retold.contracts.turn import Principal
-from retold.store import audit
-from retold.store.tables import OutboxRow, RecordRow
+from retold.store import audit, outbox
+from retold.store.tables import RecordRow
 
 PRINCIPAL_SUBJECT = "user"
 
@@ -116,7 +116,7 @@ async def mark_ambient_for_development(
         return record
     row.activation = Activation.AMBIENT.value
     row.version += 1
-    _changed(
+    await _changed(
         session, principal, record, row, event="development.record_made_ambient", actor=actor, reason=reason, at=at
     )
     return as_record(row)
@@ -131,7 +131,7 @@ async def delete_record(
         return record
     row.status = RecordStatus.DELETED.value
     row.version += 1
-    _changed(session, principal, record, row, event="record.deleted", actor=actor, reason=reason, at=at)
+    await _changed(session, principal, record, row, event="record.deleted", actor=actor, reason=reason, at=at)
     return as_record(row)
 
 
@@ -151,7 +151,7 @@ def audited_state(row: RecordRow | MemoryRecord) -> dict[str, object]:
     }
 
 
-def _changed(
+async def _changed(
     session: AsyncSession,
     principal: Principal,
     before: MemoryRecord,
@@ -164,17 +164,19 @@ def _changed(
 ) -> None:
     if not reason.strip():
         raise ValueError("reason must not be blank: it is what the audit trail will say")
-    session.add(OutboxRow(record_id=row.id, at=at))
-    audit.append(
+    await outbox.append(session, [row.id], at)
+    await audit.append(
         session,
-        principal,
-        at=at,
-        actor=actor,
-        event=event,
-        subject=("record", row.id),
-        before=audited_state(before),
-        after=audited_state(row),
-        reason=reason,
+        audit.row(
+            principal,
+            at=at,
+            actor=actor,
+            event=event,
+            subject=("record", row.id),
+            before=audited_state(before),
+            after=audited_state(row),
+            reason=reason,
+        ),
     )
 
 

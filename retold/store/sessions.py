@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
@@ -91,7 +91,7 @@ async def forget_profile(session: AsyncSession, principal: Principal, session_id
 async def end_session(session: AsyncSession, principal: Principal, session_id: str, at: datetime, actor: str) -> None:
     row = await _owned(session, principal, session_id)
     if row.ended_at is None:
-        _end(session, row, at, event="session.ended", actor=actor)
+        await audit.append(session, _end(row, at, event="session.ended", actor=actor))
 
 
 async def expire_idle(session: AsyncSession, before: datetime, at: datetime, limit: int, actor: str) -> int:
@@ -105,27 +105,38 @@ async def expire_idle(session: AsyncSession, before: datetime, at: datetime, lim
             .with_for_update(skip_locked=True)
         )
     ).all()
-    for row in idle:
-        _end(session, row, at, event="session.expired", actor=actor)
+    await audit.append(session, *(_end(row, at, event="session.expired", actor=actor) for row in idle))
     return len(idle)
 
 
 async def put_turn(
-    session: AsyncSession, principal: Principal, session_id: str, turn_id: str, role: Role, text: str, at: datetime
+    session: AsyncSession,
+    principal: Principal,
+    session_id: str,
+    turn_id: str,
+    texts: Mapping[Role, str],
+    at: datetime,
 ) -> None:
-    """Store one text of a turn; the same turn and role again replaces it."""
-    await session.merge(
-        SessionTurnRow(
-            id=turn_ref(principal, session_id, turn_id, role),
-            tenant=principal.tenant,
-            user_id=principal.user,
-            session_id=session_id,
-            turn_id=turn_id,
-            role=role,
-            text=text,
-            at=at,
+    """Store the texts of a turn by role; what the turn already has under a role is replaced."""
+    refs = {role: turn_ref(principal, session_id, turn_id, role) for role in texts}
+    found = await session.scalars(select(SessionTurnRow).where(col(SessionTurnRow.id).in_(refs.values())))
+    stored = {row.id: row for row in found}
+    for role, text in texts.items():
+        if (row := stored.get(refs[role])) is not None:
+            row.text, row.at = text, at
+            continue
+        session.add(
+            SessionTurnRow(
+                id=refs[role],
+                tenant=principal.tenant,
+                user_id=principal.user,
+                session_id=session_id,
+                turn_id=turn_id,
+                role=role,
+                text=text,
+                at=at,
+            )
         )
-    )
 
 
 async def turn_by_ref(session: AsyncSession, ref: str) -> SessionTurn | None:
@@ -182,17 +193,12 @@ async def _locked(session: AsyncSession, tenant: str, session_id: str) -> Sessio
     return row
 
 
-def _end(session: AsyncSession, row: SessionRow, at: datetime, *, event: str, actor: str) -> None:
+def _end(row: SessionRow, at: datetime, *, event: str, actor: str) -> dict[str, Any]:
+    """End the session; the audit event that says so."""
     row.profile = None
     row.ended_at = at
-    audit.append(
-        session,
-        Principal(tenant=row.tenant, user=row.user_id),
-        at=at,
-        actor=actor,
-        event=event,
-        subject=("session", row.session_id),
-    )
+    owner = Principal(tenant=row.tenant, user=row.user_id)
+    return audit.row(owner, at=at, actor=actor, event=event, subject=("session", row.session_id))
 
 
 def _as_turn(row: SessionTurnRow) -> SessionTurn:

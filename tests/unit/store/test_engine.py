@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from retold.contracts.record import RecordWrite
 from retold.policy.limits import LimitReachedError, within
-from retold.store.engine import open_engine
+from retold.store.engine import Transactions, open_engine
 from retold.store.store import Store, StoreUnavailableError
-from tests.unit.store.conftest import ADA, NOON
+from tests.unit.store.conftest import ADA, NOON, record_row
 
 
 async def test_sqlite_is_opened_for_durability(engine: AsyncEngine) -> None:
@@ -89,6 +89,33 @@ async def test_calls_abandoned_at_any_moment_are_whole_or_absent_and_block_nobod
     assert "the last word" in texts
     assert (len(texts) - 1) % 3 == 0
     assert len(texts) == await store.pending_index_count() == len(await store.audit_events(ADA, limit=1_000))
+
+
+async def test_a_transaction_that_has_begun_survives_its_caller_and_holds_up_closing(
+    store: Store, engine: AsyncEngine
+) -> None:
+    transactions = Transactions(engine)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def body(session: AsyncSession) -> None:
+        session.add(record_row("kept"))
+        await session.flush()
+        begun.set()
+        await go_on.wait()
+
+    caller = asyncio.create_task(transactions.write(body))
+    waiting = asyncio.create_task(transactions.write(body))
+    await begun.wait()
+    caller.cancel()
+    waiting.cancel()  # it has not begun: it never will
+    closing = asyncio.create_task(transactions.close())
+    await asyncio.sleep(0.02)
+    assert caller.cancelled()
+    assert waiting.cancelled()
+    assert not closing.done()
+    go_on.set()
+    await closing
+    assert [record.id for record in await store.records(ADA)] == ["kept"]
 
 
 async def test_a_closed_store_says_so(store: Store) -> None:

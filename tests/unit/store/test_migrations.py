@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
+import tomllib
 from pathlib import Path
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, create_engine, create_mock_engine, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.schema import CreateTable
 
+import retold
 from retold.store.engine import open_engine
 from retold.store.migrations import configuration, migrate
 from retold.store.tables import Row
@@ -68,6 +70,15 @@ def test_an_administrator_can_have_the_postgresql_script_instead() -> None:
         assert sorted(columns) == sorted(
             line.strip().rstrip(",") for line in body.splitlines() if line.startswith("    ")
         )
+
+
+def test_the_wheel_carries_every_file_of_the_migrations() -> None:
+    here = Path(retold.__file__).parent
+    project = tomllib.loads((here.parent / "pyproject.toml").read_text())
+    carried = {path for glob in project["tool"]["setuptools"]["package-data"]["retold"] for path in here.glob(glob)}
+    needed = {path for path in (here / "store" / "migrations").rglob("*") if path.suffix in (".py", ".mako")}
+    assert {path for path in needed - carried if not (path.parent / "__init__.py").exists()} == set()
+    assert any(path.name == "script.py.mako" for path in carried)
 
 
 async def _tables(engine: AsyncEngine) -> set[str]:
