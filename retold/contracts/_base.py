@@ -42,7 +42,10 @@ def _not_blank(value: str) -> str:
 def _aware_utc(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError("must carry a time zone (for example 2026-01-31T12:00:00Z)")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie within the years 1 to 9999 in UTC") from None
 
 
 Name = Annotated[str, BeforeValidator(_storable), Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank)]

@@ -77,7 +77,7 @@ class Transactions:
         self._closed = False
 
     async def read(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
-        """What `body` finds in one consistent snapshot.
+        """What `body` finds in one transaction that writes nothing.
 
         Raises:
             StoreUnavailableError: the database could not be read.

@@ -227,6 +227,7 @@ def _refuse_secrets(line: RecordWrite | TranscriptWrite) -> None:
 def _texts(line: RecordWrite | TranscriptWrite) -> Iterator[tuple[str, str]]:
     yield "text", line.text
     if isinstance(line, RecordWrite):
+        yield "id", line.id or ""
         yield "subject", line.subject
         yield "attribute", line.attribute or ""
         yield from (("entities", entity) for entity in line.entities)

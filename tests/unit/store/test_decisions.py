@@ -129,6 +129,15 @@ async def test_the_stored_answer_is_what_the_user_saw(store: Store) -> None:
     assert await store.decided("unknown") is None
 
 
+async def test_an_answer_whose_text_was_erased_is_no_answer_to_repeat(store: Store, engine: AsyncEngine) -> None:
+    record = turn(final="Oat milk.")
+    await store.record_turn(record)
+    async with engine.begin() as connection:
+        await connection.execute(text("DELETE FROM session_turns WHERE role = 'final'"))
+    assert await store.decided(record.decision.decision_id) is None
+    assert await store.decision(record.decision.decision_id) == record.decision
+
+
 async def test_recording_again_changes_nothing_even_with_another_text(store: Store) -> None:
     first = turn(final="Oat milk.", searches=("q1",))
     await store.record_turn(first)

@@ -156,6 +156,7 @@ async def test_a_superseded_statement_stays_superseded(store: Store, put_record:
         (RecordWrite(text="The database password: hunter2"), "text"),
         (RecordWrite(text="See evidence", evidence=("token=0a1b2c3d4e5f",)), "evidence"),
         (RecordWrite(text="See entities", entities=("AKIAIOSFODNN7EXAMPLE",)), "entities"),
+        (RecordWrite(text="See id", id="password: hunter2"), "id"),
         (RecordWrite(text="See subject", subject="password: hunter2"), "subject"),
         (turn("my password is hunter2"), "text"),
     ],
@@ -198,6 +199,12 @@ async def test_importing_into_a_running_session_leaves_its_profile(store: Store)
     block = await store.keep_profile(ADA, "s", ProfileBlock(text="be brief", tokens=2))
     await do_import(store, turn())
     assert await store.open_session(ADA, "s", NOON) == block
+
+
+@pytest.mark.parametrize("when", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-01-01T00:00:00"])
+def test_a_time_that_has_no_place_in_utc_is_refused_by_name(when: str) -> None:
+    with pytest.raises(ValidationError, match="event_at"):
+        RecordWrite.model_validate({"text": "Has a dog", "event_at": when})
 
 
 async def test_an_import_that_fails_leaves_nothing_behind(store: Store) -> None:
