@@ -1,0 +1,65 @@
+"""What a turn's wording says about whether something stored is needed. Length is left out on purpose.
+
+Length, pronoun and question form alone separate easy turns almost perfectly and fail on every look-alike; so each
+feature here is a bounded yes/no or a small count, and the sentence vector beside them carries the meaning.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retold.policy.local import lexicon as lx
+from retold.retrieval.text import names
+
+_CODE = re.compile(r"[{}`;<>=\[\]]|\(\)|=>|::|\bdef \b|\bSELECT\b")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_QUOTED = re.compile(r"[\"“”«»「」]|(?:^|\s)'[^']+'")
+_SENTENCE_END = re.compile(r"[.!?。！？؟](?:\s|$)|[。！？]")
+_TWO_CAPITALS = re.compile(r"(?<![.!?] )\b[A-ZÀ-Þ][\w’'-]+\s+(?:(?:van|von|de|da|of)\s+)?[A-ZÀ-Þ][\w’'-]+")
+_OWNED_NAME = re.compile(r"(?<=\s)[A-ZÀ-Þ]\w+['’]s\b")
+_ASCII_LETTERS = re.compile(r"[A-Za-z]")
+
+NAMES = (
+    "i", "my", "me", "we", "memory_cue", "past", "starts_wh", "starts_yes_no", "how_to", "starts_task", "self_contained",
+    "hypothetical", "advice", "kin", "my_kin", "keepsake", "when_said", "definite", "generic_you", "small_talk", "number",
+    "numbers_many", "number_and_i", "number_and_name", "year", "quoted", "code", "two_capitals", "one_name", "owned_name",
+    "lower_start", "more_sentences", "i_past", "past_name", "definite_past", "question_mark", "line_break", "colon",
+    "starts_task_i", "advice_i",
+)  # fmt: skip
+"""One name a feature, in the order of :func:`turn_features`. The weights file repeats them and must agree."""
+
+
+def turn_features(text: str) -> NDArray[np.float64]:
+    """The features named in :data:`NAMES`, each between 0 and 1."""
+    said = lx.spaced(text)
+    first = lx.I.in_(said)
+    mine = lx.MY.in_(said)
+    me = lx.ME.in_(said)
+    ours = lx.WE.in_(said)
+    past = lx.PAST.in_(said)
+    task = lx.TASK.starts(said)
+    advice = lx.ADVICE.in_(said)
+    numbers = len(_NUMBER.findall(text)) - len(_YEAR.findall(text))
+    double = bool(_TWO_CAPITALS.search(text))
+    single = bool(names(text)) and not double
+    person = first or mine or me or ours
+    values = (
+        first, mine, me, ours, lx.MEMORY.in_(said), past, lx.WH.starts(said), lx.YES_NO.starts(said), lx.HOW_TO.in_(said),
+        task, lx.SELF_CONTAINED.in_(said), lx.HYPOTHETICAL.in_(said), advice, lx.KIN.in_(said), mine and lx.KIN.in_(said),
+        lx.KEEPSAKE.in_(said), lx.WHEN_SAID.in_(said), lx.DEFINITE.in_(said), lx.GENERIC_YOU.in_(said), lx.SMALL_TALK.starts(said),
+        numbers > 0, numbers > 1, numbers > 0 and person, numbers > 1 and (single or double), bool(_YEAR.search(text)),
+        bool(_QUOTED.search(text)), bool(_CODE.search(text)), double, single, bool(_OWNED_NAME.search(text)),
+        text[:1].islower(), len(_SENTENCE_END.findall(text.strip())) > 1, person and past, past and single,
+        past and lx.DEFINITE.in_(said) and not person and not single and not double, "?" in text or "？" in text or "؟" in text,
+        "\n" in text.strip(), ":" in text, task and person, advice and person,
+    )  # fmt: skip
+    return np.array(values, dtype=np.float64)
+
+
+def turn_inputs(text: str, vector: NDArray[np.float32], scale: float) -> NDArray[np.float64]:
+    """The heads' input: the sentence vector times `scale` (a learned head sees small numbers otherwise), then features."""
+    return np.concatenate([vector.astype(np.float64) * scale, turn_features(text)])
