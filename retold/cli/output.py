@@ -23,7 +23,7 @@ from retold.cli.reasons import explain
 from retold.contracts.decision import StageTiming, TurnDecision
 from retold.contracts.disposition import Disposition
 from retold.contracts.record import RecordId, RecordRef
-from retold.contracts.stages import Stage
+from retold.contracts.stages import SearchEntry, Stage
 from retold.contracts.turn import BUDGET_DEFAULT
 
 RECORD_ROWS = 2
@@ -98,6 +98,31 @@ def render_decision_list(console: Console, decisions: Sequence[TurnDecision]) ->
         )
         where = f"  {page.one_line(decision.session_id)} / {page.one_line(decision.turn_id)}"
         console.print(Text.assemble("  ", _outcome(decision), where), highlight=False)
+
+
+def readable(console: Console, text: str) -> str:
+    """The text as `console` can show it: control characters and what its encoding lacks are spelled out."""
+    return _Page.of(console).readable(text)
+
+
+def render_searches(console: Console, searches: Sequence[SearchEntry]) -> None:
+    """Print the searches of a turn: for each gap what its generators found and why the rest was dropped."""
+    page = _Page.of(console)
+    if searches:
+        console.print(Text("Searches", style="bold"), highlight=False)
+    for search in searches:
+        found = ", ".join(f"{name} {count}" for name, count in search.generated.items()) or "nothing"
+        rows = [f"found: {found}; kept {len(search.kept)}; {_milliseconds(search.elapsed_ms)}"]
+        rows += [
+            f"{stage} dropped " + ", ".join(f"{count} {_words(why)}" for why, count in reasons.items())
+            for stage, reasons in search.dropped.items()
+            if reasons
+        ]
+        console.print(_numbered(search.gap_index + 1, Text(page.one_line(search.query))), highlight=False)
+        for row in rows:
+            console.print(_numbered(None, Text(page.one_line(row), style="dim")), highlight=False)
+    if searches:
+        console.print()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,112 @@
+"""Every command of `retold` on one page, the options before them, and what an error looks like."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from retold.cli.decisions import list_decisions, replay_decision, show_decision
+from retold.cli.dev import dev
+from retold.cli.doctor import doctor
+from retold.cli.failures import sentence
+from retold.cli.importing import import_file
+from retold.cli.records import delete_record, end_session, mark_ambient
+from retold.cli.running_stack import Whereabouts
+from retold.cli.schema import schema
+from retold.cli.terminal import complain, let_go_of_stdout, out
+from retold.cli.turn import turn
+
+INTERRUPTED = 130
+TRACEBACK = "RETOLD_TRACEBACK"
+
+app = typer.Typer(name="retold", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+decisions = typer.Typer(no_args_is_help=True, help="What became of turns, and why.")
+records = typer.Typer(no_args_is_help=True, help="Change one record; each change is audited.")
+sessions = typer.Typer(no_args_is_help=True, help="Conversations.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out().print(version("retold"))
+        raise typer.Exit
+
+
+@app.callback()
+def _stack(
+    context: typer.Context,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Temporal's address; else TEMPORAL_ADDRESS or the profile.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Temporal's namespace; else TEMPORAL_NAMESPACE or the profile.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="A profile of temporalio's configuration file.")] = None,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Decides, on every turn of an AI assistant, whether a stored memory will make this answer better.
+
+    `retold dev` starts everything on this machine. The other commands talk to a running stack through Temporal.
+    """
+    context.obj = Whereabouts(address=address, namespace=namespace, profile=profile)
+
+
+app.command("dev")(dev)
+app.command("import")(import_file)
+app.command("turn")(turn)
+decisions.command("list")(list_decisions)
+decisions.command("show")(show_decision)
+decisions.command("replay")(replay_decision)
+app.add_typer(decisions, name="decisions")
+sessions.command("end")(end_session)
+app.add_typer(sessions, name="sessions")
+records.command("delete")(delete_record)
+records.command("mark-ambient")(mark_ambient)
+app.add_typer(records, name="records")
+app.command("doctor")(doctor)
+app.command("schema")(schema)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. An error is one sentence on stderr."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        return _run(arguments)
+    finally:
+        # The SDK's native threads and a finalising interpreter do not get along: let go of clients before.
+        gc.collect()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        # Not `app(...)`: that installs an exception hook and marks exceptions that cannot be marked.
+        get_command(app)(args=arguments, prog_name="retold")
+    except SystemExit as end:
+        return _flushed(end.code if isinstance(end.code, int) else 1)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if (said := sentence(error)) is None:
+            if os.environ.get(TRACEBACK):
+                raise
+            said = f"this is a mistake in retold: {type(error).__name__}: {error} ({TRACEBACK}=1 shows where)"
+        complain(said)
+        return _flushed(1)
+    return _flushed(0)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        let_go_of_stdout()
+    return code
