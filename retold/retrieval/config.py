@@ -49,7 +49,7 @@ class RetrievalConfig(Contract):
     freshness_floor: Share = 0.5
     dense_floors: dict[RecordType, Share] = {kind: 0.15 for kind in RecordType}
     """Least cosine of a record that only nearness of meaning found. Depends on the embedder: these fit MiniLM."""
-    unheard_floor: Share = 0.3
+    unheard_floor: Share = 0.25
     """The same, for a query of which no word and no name occurs in anything stored: it is likely noise."""
     relative_floor: Share = 0.3
     """Least share of the best score of its generator, for each generator that found a record."""

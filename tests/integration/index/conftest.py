@@ -1,0 +1,71 @@
+"""The engines one contract is run against: embedded, a server behind HTTP, and a real server in a container."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from retold.index.edge import EdgeIndex
+from retold.index.port import RecordIndex
+from retold.index.server import ServerIndex
+from retold.models.embedding.hashing import HashingEmbedder
+from tests.integration.index.qdrant_stand_in import QdrantStandIn, stand_in
+
+QDRANT_IMAGE = "qdrant/qdrant:v1.20.0"
+
+_collections = itertools.count()
+
+
+@pytest.fixture
+def embedder() -> HashingEmbedder:
+    return HashingEmbedder()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[QdrantStandIn]:
+    with stand_in() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def container_url() -> Iterator[str]:
+    """A real Qdrant server. Skipped without a Docker daemon, unless RETOLD_REQUIRE_DOCKER=1 says there must be one."""
+    required = os.environ.get("RETOLD_REQUIRE_DOCKER") == "1"
+    try:
+        import docker  # type: ignore[import-untyped]
+
+        docker.from_env().ping()
+    except Exception as error:
+        if required:
+            raise
+        pytest.skip(f"no Docker daemon answers: {error}")
+    from testcontainers.community.qdrant import QdrantContainer
+
+    with QdrantContainer(QDRANT_IMAGE) as running:
+        yield f"http://{running.get_container_host_ip()}:{running.get_exposed_port(6333)}"
+
+
+@pytest.fixture(params=["edge", "server", pytest.param("container", marks=pytest.mark.docker)])
+async def index(
+    request: pytest.FixtureRequest, tmp_path: Path, embedder: HashingEmbedder
+) -> AsyncIterator[RecordIndex]:
+    """An empty index, made for the hashing embedder."""
+    opened = _engine(request, tmp_path)
+    await opened.ensure(embedder.identity)
+    yield opened
+    await opened.aclose()
+
+
+def _engine(request: pytest.FixtureRequest, tmp_path: Path) -> RecordIndex:
+    collection = f"contract-{os.getpid()}-{next(_collections)}"
+    match request.param:
+        case "edge":
+            return EdgeIndex(tmp_path / "index")
+        case "server":
+            return ServerIndex(request.getfixturevalue("server").url, collection)
+        case _:
+            return ServerIndex(request.getfixturevalue("container_url"), collection)
