@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from retold.contracts._base import Contract, Name
 from retold.contracts.decision import TurnDecision
 from retold.contracts.disposition import Disposition, Reason
-from retold.contracts.record import ImportLine, RecordId
+from retold.contracts.record import ImportLine
 from retold.contracts.stages import SearchEntry
 from retold.contracts.turn import Principal
 
@@ -30,7 +30,8 @@ class EndSessionInput(Contract):
 
 class DeleteRecordInput(Contract):
     principal: Principal
-    record_id: RecordId
+    record_id: Name
+    """The record's id, or the host's own key of it."""
     actor: Name
     reason: Name
 
@@ -39,7 +40,8 @@ class DevelopmentAmbientInput(Contract):
     """Make a record ambient without review, for tests and the demo. Audited as a development act."""
 
     principal: Principal
-    record_id: RecordId
+    record_id: Name
+    """The record's id, or the host's own key of it."""
     actor: Name
     reason: Name
 

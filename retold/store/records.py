@@ -181,12 +181,12 @@ async def _changed(
 
 
 async def _locked(session: AsyncSession, principal: Principal, record_id: str) -> RecordRow:
-    row = await session.scalar(
-        select(RecordRow).where(owned_by(principal), col(RecordRow.id) == record_id).with_for_update()
-    )
-    if row is None:
-        raise RecordNotFoundError(f"no record {record_id!r} of this user")
-    return row
+    """The record under its own id, or else under the key the host gave it when importing."""
+    for named in (col(RecordRow.id) == record_id, col(RecordRow.host_key) == record_id):
+        row = await session.scalar(select(RecordRow).where(owned_by(principal), named).with_for_update())
+        if row is not None:
+            return row
+    raise RecordNotFoundError(f"no record {record_id!r} of this user")
 
 
 def _require_promotable(record: MemoryRecord, at: datetime) -> None:

@@ -222,3 +222,10 @@ async def _imported(store: Store, text: str) -> MemoryRecord:
     await store.import_lines(ADA, [RecordWrite(text=text)], actor="host", at=NOON)
     (record,) = await store.records(ADA)
     return record
+
+
+async def test_a_record_is_found_by_its_own_id_or_by_the_hosts_key(store: Store) -> None:
+    await store.import_lines(ADA, [RecordWrite(id="pref-1", text="Keep answers short.")], actor="test", at=NOON)
+    marked = await store.mark_ambient_for_development(ADA, "pref-1", actor="dev", reason="demo", at=NOON)
+    deleted = await store.delete_record(ADA, marked.id, actor="dev", reason="demo", at=NOON)
+    assert deleted.id == marked.id
