@@ -14,6 +14,7 @@ import typer
 from typer.main import get_command
 
 from retold.cli.decisions import list_decisions, replay_decision, show_decision
+from retold.cli.demo import demo
 from retold.cli.dev import dev
 from retold.cli.doctor import doctor
 from retold.cli.failures import sentence
@@ -74,6 +75,7 @@ records.command("mark-ambient")(mark_ambient)
 app.add_typer(records, name="records")
 app.command("doctor")(doctor)
 app.command("schema")(schema)
+app.command("demo")(demo)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from retold.cli import options
-from retold.cli.failures import sentence
+from retold.cli.failures import CommandError, sentence
 from retold.cli.import_lines import BadLine, Batch, GoodLine, batch_id, read_batches
 from retold.cli.running_stack import RunningStack, Whereabouts, connected, read_settings
 from retold.cli.terminal import complain, err, out, watched, write_json
@@ -43,7 +43,14 @@ def import_file(
     principal = options.principal(tenant, user)
     outcome = asyncio.run(_import(options.whereabouts(context), file, principal, actor or getpass.getuser()))
     if as_json:
-        write_json({"file": file, "complete": outcome.stopped is None, **outcome.counts(), "refused": outcome.bad})
+        write_json(
+            {
+                "file": file,
+                "complete": outcome.stopped is None,
+                **outcome.counts(),
+                "refused": [asdict(bad) for bad in outcome.bad],
+            }
+        )
     else:
         _show(outcome)
     if outcome.stopped is not None:
@@ -54,58 +61,66 @@ def import_file(
 
 @dataclass
 class _Outcome:
-    """What became of the file so far."""
+    """What became of the file so far. Every line read is counted in exactly one of the four."""
 
-    lines: int = 0
     written: int = 0
     turns_written: int = 0
     unchanged: int = 0
-    bad: list[dict[str, object]] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
     stopped: str | None = None
+    """Why the rest of the file was not imported."""
 
     def counts(self) -> dict[str, int]:
+        bad_lines = len({bad.line for bad in self.bad})
         return {
-            "lines": self.lines,
+            "lines": self.written + self.turns_written + self.unchanged + bad_lines,
             "written": self.written,
             "turns_written": self.turns_written,
             "unchanged": self.unchanged,
-            "bad_lines": len({bad["line"] for bad in self.bad}),
+            "bad_lines": bad_lines,
         }
 
-    def add(self, batch: Batch, report: ImportReport) -> tuple[BadLine, ...]:
+    def add(self, batch: Batch, report: ImportReport) -> list[BadLine]:
         """Count a batch; its bad lines in the order of the file, those of this side and those of the store."""
         refused = (BadLine(batch.good[line.index].line, line.field, line.message) for line in report.refused)
-        bad = tuple(sorted((*batch.bad, *refused), key=lambda line: line.line))
-        self.lines += len(batch.good) + len({line.line for line in batch.bad})
+        bad = sorted((*batch.bad, *refused), key=lambda line: line.line)
         self.written += report.written
         self.turns_written += report.turns_written
         self.unchanged += report.unchanged
-        self.bad += [asdict(line) for line in bad]
+        self.bad += bad
         return bad
 
 
 async def _import(where: Whereabouts, file: str, principal: Principal, actor: str) -> _Outcome:
     outcome = _Outcome()
-    with _opened(file) as opened, _progress(opened) as advance:
+    # Reading has a thread of its own: a disk may take its time, and whoever writes into a pipe even more.
+    with _opened(file) as opened, _progress(opened) as advance, ThreadPoolExecutor(1) as reader:
+        batches = read_batches(opened)
         async with connected(where, read_settings()) as stack:
             await stack.expect_worker(stack.operations_queue)
-            async for batch in _batches(opened):
-                try:
-                    report = await _send(stack, principal, batch.good, actor)
-                except Exception as error:
-                    why = sentence(error)
-                    if why is None:
-                        raise
-                    first = batch.good[0].line
-                    outcome.stopped = (
-                        f"stopped before line {first}: {why}. Nothing before it is lost; "
-                        "the same command goes on from here, lines already stored are left as they are"
-                    )
-                    return outcome
+            while batch := await asyncio.get_running_loop().run_in_executor(reader, next, batches, None):
+                report, outcome.stopped = await _try_to_send(stack, principal, batch, actor)
                 for bad in outcome.add(batch, report):
                     complain(f"line {bad.line}: {bad.field}: {bad.message}")
+                if outcome.stopped is not None:
+                    break
                 advance(batch.end_bytes)
     return outcome
+
+
+async def _try_to_send(
+    stack: RunningStack, principal: Principal, batch: Batch, actor: str
+) -> tuple[ImportReport, str | None]:
+    """What the store made of the batch; or why it did not come to it, so that going on makes no sense."""
+    try:
+        return await _send(stack, principal, batch.good, actor), None
+    except Exception as error:
+        if (why := sentence(error)) is None:
+            raise
+        return ImportReport(), (
+            f"stopped before line {batch.good[0].line}: {why}; lines before it are stored, "
+            "and the same command goes on from there"
+        )
 
 
 async def _send(stack: RunningStack, principal: Principal, lines: tuple[GoodLine, ...], actor: str) -> ImportReport:
@@ -119,17 +134,11 @@ async def _send(stack: RunningStack, principal: Principal, lines: tuple[GoodLine
     )
 
 
-async def _batches(file: BinaryIO) -> AsyncIterator[Batch]:
-    """Batches, read and checked on a thread of their own: stdin may take its time, and a disk too."""
-    batches = read_batches(file)
-    with ThreadPoolExecutor(1, thread_name_prefix="import-file") as reader:
-        while batch := await asyncio.get_running_loop().run_in_executor(reader, next, batches, None):
-            yield batch
-
-
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
     if file == "-":
+        if sys.stdin.isatty():
+            raise CommandError("there is no file on stdin", "retold import - < FILE.jsonl")
         yield sys.stdin.buffer
         return
     with Path(file).open("rb") as opened:
@@ -151,14 +160,14 @@ def _progress(file: BinaryIO) -> Iterator[Callable[[int], None]]:
 
 
 def _show(outcome: _Outcome) -> None:
-    console = out()
-    for label, count in (
-        ("lines read", outcome.lines),
-        ("records written", outcome.written),
-        ("turns written", outcome.turns_written),
-        ("already stored", outcome.unchanged),
-        ("bad lines", outcome.counts()["bad_lines"]),
+    console, counts = out(), outcome.counts()
+    for label, name in (
+        ("lines read", "lines"),
+        ("records written", "written"),
+        ("turns written", "turns_written"),
+        ("already stored", "unchanged"),
+        ("bad lines", "bad_lines"),
     ):
-        console.print(f"{label:<16} {count:>9,}")
+        console.print(f"{label:<16} {counts[name]:>9,}")
     if outcome.bad:
         console.print("Bad lines were left out, the others are stored. Correct them and import again.", soft_wrap=True)

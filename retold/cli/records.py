@@ -20,7 +20,7 @@ from retold.contracts.operations import DeleteRecordInput, DevelopmentAmbientInp
 from retold.contracts.record import RecordRef
 from retold.contracts.refusal import refusal_text
 
-RecordIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The record's id, as a decision shows it.")]
+RecordIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The record's id, or the key its host gave it.")]
 OperationT = TypeVar("OperationT", EndSessionInput, DeleteRecordInput, DevelopmentAmbientInput)
 
 
