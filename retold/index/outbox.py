@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxEntry:
-    """One change that the index has yet to follow. Written in the transaction that made the change."""
-
-    seq: int
-    record_id: RecordId
 
 
 class OutboxStore(Protocol):

@@ -49,6 +49,9 @@ T = TypeVar("T")
 
 _DENSE, _LEXICAL = "dense", "lexical"
 _IDENTITY = "embedder"
+# A body that is no JSON leaves the client as a bare ValueError.
+_CLIENT_ERRORS = (ApiException, QdrantException, ValueError)
+
 MAX_BATCH_POINTS = 128
 MAX_BATCH_BYTES = 4_000_000
 """Servers refuse bodies over 32 MB, and slow links time out long before that."""
@@ -182,7 +185,7 @@ class ServerIndex:
             # Another worker was faster. Whose collection it is now is checked like any other's.
             if error.status_code != 409 and b"already exists" not in (error.content or b""):
                 raise _typed(error) from error
-        except (ApiException, QdrantException, ValidationError) as error:
+        except _CLIENT_ERRORS as error:
             raise _typed(error) from error
 
     def _point(self, point: IndexPoint) -> models.PointStruct:
@@ -235,7 +238,7 @@ class ServerIndex:
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
-        except (ApiException, QdrantException, ValidationError) as error:
+        except _CLIENT_ERRORS as error:
             raise _typed(error) from error
 
     async def _write(self, call: Callable[[], Awaitable[object]]) -> None:
@@ -243,7 +246,7 @@ class ServerIndex:
             try:
                 await call()
                 return
-            except (ApiException, QdrantException, ValidationError) as error:
+            except _CLIENT_ERRORS as error:
                 wait_s = _asked_to_wait_s(error)
                 if wait_s is None or attempt == self._write_attempts:
                     raise _typed(error) from error

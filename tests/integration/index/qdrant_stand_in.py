@@ -29,6 +29,7 @@ class Fault(Enum):
     SLOW = auto()
     RESET = auto()
     GARBAGE = auto()
+    WRONG_DIMENSION = auto()
 
 
 class QdrantStandIn:
@@ -160,6 +161,9 @@ def _handler(stand_in: QdrantStandIn) -> type[BaseHTTPRequestHandler]:
                     stand_in.hang()
                 case Fault.RESET:
                     return self._reset()
+                case Fault.WRONG_DIMENSION:
+                    said = "Wrong input: Vector dimension error: expected dim: 4, got 256"
+                    return self._send(400, {"status": {"error": said}})
                 case Fault.GARBAGE:
                     return self._send_bytes(200, b'{"result": [{"poi', {})
             try:
