@@ -53,8 +53,15 @@ class EmbedderSettings(Contract):
     """`minilm`: from a wheel, offline. `openai`: any OpenAI-compatible endpoint. `hashing`: for tests only."""
     model: str = "text-embedding-3-small"
     base_url: str | None = None
+    """Needed for `openai`."""
     api_key: SecretStr | None = None
     timeout_ms: Annotated[int, Field(ge=1)] = 5_000
+
+    @model_validator(mode="after")
+    def _endpoint_is_named(self) -> Self:
+        if self.kind == "openai" and not self.base_url:
+            raise ValueError("base_url: name the endpoint of kind 'openai', its /v1 included")
+        return self
 
 
 class Settings(BaseSettings):

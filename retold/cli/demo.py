@@ -21,8 +21,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from retold.cli.embedded import EmbeddedStack, checkout_root, embedded_stack
+from retold.cli.embedded import EmbeddedStack, embedded_stack
 from retold.cli.failures import CommandError
+from retold.cli.installation import checkout_root
 from retold.cli.misbehaving import misbehaving_endpoint
 from retold.cli.output import render_turn
 from retold.cli.running_stack import RunningStack

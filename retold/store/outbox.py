@@ -9,16 +9,9 @@ from sqlalchemy import delete, func, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col, select
 
-from retold.contracts._base import Contract
+from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import RecordId
 from retold.store.tables import OutboxRow
-
-
-class OutboxEntry(Contract):
-    """One pending change. A record may have several; `seq` grows and is never reused."""
-
-    seq: int
-    record_id: RecordId
 
 
 async def append(session: AsyncSession, record_ids: Sequence[RecordId], at: datetime) -> None:

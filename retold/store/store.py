@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.disposition import Disposition
 from retold.contracts.importing import ImportReport
+from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWrite, RetrievalCategory, TranscriptWrite
 from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
@@ -19,7 +20,6 @@ from retold.store import audit, decisions, outbox, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
-from retold.store.outbox import OutboxEntry
 from retold.store.records import NotEligibleError, RecordNotFoundError
 from retold.store.sessions import SessionNotOpenError, SessionTurn
 from retold.store.tables import Row

@@ -36,7 +36,7 @@ class Store:
         self._log(id)
 
     async def pending_index(self, limit: int) -> Sequence[OutboxEntry]:
-        return [OutboxEntry(seq, id) for seq, id in sorted(self.outbox.items())][:limit]
+        return [OutboxEntry(seq=seq, record_id=id) for seq, id in sorted(self.outbox.items())][:limit]
 
     async def records_by_id(self, ids: Sequence[RecordId]) -> Mapping[RecordId, MemoryRecord]:
         return {id: self.records[id] for id in ids if id in self.records}

