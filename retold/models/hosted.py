@@ -38,6 +38,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
@@ -50,6 +51,10 @@ from retold.policy.reference.port import OutputSchema
 
 # The longest stage timeout there can be. Only a caller without any limit ever meets it.
 _BACKSTOP_S = 600.0
+
+# The library splits think blocks out of a text, but takes a block that never ends for the answer. With tags that no
+# model writes the text arrives whole, and `_without_thinking` and the decisions' reader split it themselves.
+_AS_WRITTEN = ModelProfile(thinking_tags=("\x00think", "\x00/think"))
 
 # How providers word a refusal that arrives as a plain 400.
 _POLICY_WORDS = re.compile(
@@ -95,7 +100,7 @@ class HostedServingModel:
         RefusedByProviderError: credentials, quota, rate limit or content policy.
         """
         response = await self._endpoint.request(messages, ModelRequestParameters())
-        return self._endpoint.generation(response, _text(response))
+        return self._endpoint.generation(response, _without_thinking(_text(response)))
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
@@ -185,7 +190,9 @@ class _Endpoint:
                 client = openai.AsyncOpenAI(api_key=key, base_url=settings.base_url, max_retries=0, timeout=_BACKSTOP_S)
             except openai.OpenAIError as error:
                 raise ValueError(missing) from error
-            model: Model = OpenAIChatModel(settings.model, provider=OpenAIProvider(openai_client=client))
+            model: Model = OpenAIChatModel(
+                settings.model, provider=OpenAIProvider(openai_client=client), profile=_AS_WRITTEN
+            )
             return cls._over(model, client, settings)
         claude = anthropic.AsyncAnthropic(api_key=key, base_url=settings.base_url, max_retries=0, timeout=_BACKSTOP_S)
         if claude.api_key is None and claude.auth_token is None:
@@ -268,6 +275,13 @@ def _conversation(messages: Sequence[Message]) -> list[ModelMessage]:
 
 def _text(response: ModelResponse) -> str:
     return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def _without_thinking(text: str) -> str:
+    """An answer without the think block it may begin with. A block that never ends has no answer after it."""
+    if not text.lstrip().startswith("<think>"):
+        return text
+    return text.partition("</think>")[2].lstrip()
 
 
 def _called(response: ModelResponse, tool: str) -> str:

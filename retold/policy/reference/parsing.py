@@ -59,6 +59,8 @@ def _objects(text: str) -> Iterator[Any]:
     while position != -1:
         try:
             value, end = _DECODER.raw_decode(text, position)
+            # Half of a surrogate pair decodes, but no store and no payload can carry it.
+            json.dumps(value, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             end = position + 1
         else:

@@ -188,6 +188,24 @@ async def test_an_empty_answer_is_malformed(provider: Provider, text: str | None
     assert len(provider.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "written, answered",
+    [
+        ("<think>Hm, the dentist.</think>\n\nOn 4 March.", "On 4 March."),
+        ("Use <think> tags for that.", "Use <think> tags for that."),
+    ],
+)
+async def test_an_answer_comes_without_the_thinking_before_it(provider: Provider, written: str, answered: str) -> None:
+    provider.reply = answers.chat(written)
+    assert (await serve(openai(provider))).text == answered
+
+
+async def test_thinking_that_never_ends_is_no_answer(provider: Provider) -> None:
+    provider.reply = answers.chat("<think>Hm, the dentist. Let me think about")
+    with pytest.raises(MalformedReplyError):
+        await serve(openai(provider))
+
+
 @pytest.mark.parametrize("text", [PLAN, PLAN[:-4]])
 async def test_a_decision_cut_off_at_the_token_limit_is_malformed_even_if_it_reads_well(
     provider: Provider, text: str
