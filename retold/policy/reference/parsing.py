@@ -15,8 +15,11 @@ from pydantic import BaseModel, ValidationError
 
 from retold.policy.ports import MalformedReplyError
 
-REPLY_MAX_CHARS = 32_000
-"""Far above any valid decision; keeps the search below from getting slow on a runaway reply."""
+ANSWER_MAX_CHARS = 16_000
+"""Above any valid decision: 32 candidates take about 7,000. Thinking before it is not counted."""
+
+# Together with the length, this keeps a runaway answer full of braces from holding the event loop.
+_MAX_STARTS = 100
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -25,15 +28,16 @@ def read_decision(reply: str, schema: type[M]) -> M:
     """The one decision in a reply.
 
     Raises:
-        MalformedReplyError: with a short code and never a word of the reply: `empty`, `too_long`, `no_valid_object`
-            or `several_objects`.
+        MalformedReplyError: with a short code and never a word of the reply: `empty`, `too_long`, `too_many_braces`,
+            `no_valid_object` or `several_objects`.
     """
     if not reply.strip():
         raise MalformedReplyError("empty")
-    if len(reply) > REPLY_MAX_CHARS:
+    answer = _after_thinking(reply)
+    if len(answer) > ANSWER_MAX_CHARS:
         raise MalformedReplyError("too_long")
     found: list[M] = []
-    for value in _objects(_after_thinking(reply)):
+    for value in _objects(answer):
         try:
             decision = schema.model_validate(value, strict=True)
         except ValidationError:
@@ -54,9 +58,15 @@ def _after_thinking(reply: str) -> str:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """Every complete JSON object that is not inside another one, from left to right."""
+    """Every complete JSON object that is not inside another one, from left to right.
+
+    Raises:
+        MalformedReplyError: `too_many_braces`.
+    """
     position = text.find("{")
-    while position != -1:
+    for _ in range(_MAX_STARTS):
+        if position == -1:
+            return
         try:
             value, end = _DECODER.raw_decode(text, position)
             # Half of a surrogate pair decodes, but no store and no payload can carry it.
@@ -66,6 +76,8 @@ def _objects(text: str) -> Iterator[Any]:
         else:
             yield value
         position = text.find("{", end)
+    if position != -1:
+        raise MalformedReplyError("too_many_braces")
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from retold.policy.ports import MalformedReplyError
 from retold.policy.reference.judge import SCHEMA as ADMISSION_SCHEMA
 from retold.policy.reference.judge import Judgement
-from retold.policy.reference.parsing import REPLY_MAX_CHARS, read_decision
+from retold.policy.reference.parsing import ANSWER_MAX_CHARS, read_decision
 from retold.policy.reference.planner import SCHEMA as PLAN_SCHEMA
 from retold.policy.reference.planner import Plan
 
@@ -28,6 +28,7 @@ READABLE = {
     "fence without a language": f"```\n{GOOD}\n```",
     "think block": f"<think>\nMaybe {EMPTY}? No.\n</think>\n{GOOD}",
     "think block without its opening tag": f"Maybe {EMPTY}? No.\n</think>\n{GOOD}",
+    "long thinking": "<think>" + "{hm " * 20_000 + f"</think>{GOOD}",
     "two think blocks": f"<think>a</think><think>{EMPTY}</think>{GOOD}",
     "said twice": f"{GOOD}\nAs JSON:\n```json\n{json.dumps(json.loads(GOOD), indent=2)}\n```",
     "beside an object of another kind": f'{{"note": "thinking"}}\n{GOOD}',
@@ -57,8 +58,9 @@ MALFORMED = {
     "single quotes": (GOOD.replace('"', "'"), "no_valid_object"),
     "not a number": ('{"admitted": [], "verdicts": [], "score": NaN}', "no_valid_object"),
     "half a character": ('{"admitted": ["\\ud800"], "verdicts": []}', "no_valid_object"),
-    "nested without end": ('{"a":' * 6_000, "no_valid_object"),
-    "a runaway": ("{" * (REPLY_MAX_CHARS + 1), "too_long"),
+    "nested without end": ('{"a":' * 3_000, "too_many_braces"),
+    "braces, then a decision": ("{" * 200 + GOOD, "too_many_braces"),
+    "a runaway": ("{" * (ANSWER_MAX_CHARS + 1), "too_long"),
 }
 
 
