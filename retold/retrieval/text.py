@@ -26,6 +26,8 @@ _STOPWORDS = frozenset(_STOP_WORDS.split())
 
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself)\b", re.IGNORECASE)
 
+_PUNCTUATION = "\"'“”‘’()[]{}<>.,;:!?…。、！？"
+
 # Scripts written without spaces between words: their runs are cut into overlapping pairs instead of words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
@@ -77,9 +79,9 @@ def names(text: str) -> tuple[str, ...]:
     found: list[str] = []
     starts_sentence = True
     for token in text.split():
-        bare = token.strip("\"'“”‘’()[]{}.,;:!?…")
-        if bare[:1].isupper() and not starts_sentence and fold(bare) not in {"i", "i'm", "i've", "i'd", "i'll"}:
-            found.append(fold(bare.removesuffix("'s").removesuffix("’s")))
+        bare = _bare(token)
+        if bare[:1].isupper() and not starts_sentence and not is_first_person(bare):
+            found.append(fold(bare))
         starts_sentence = token.endswith((".", "!", "?", "…", "。", "！", "？"))
     return tuple(found)
 
@@ -101,7 +103,8 @@ def is_first_person(text: str) -> bool:
 
 
 def _bare(token: str) -> str:
-    return token.strip("\"'“”‘’()[]{}<>.,;:!?…。、！？").removesuffix("'s").removesuffix("’s")
+    """The token without the punctuation around it, nor the possessive."""
+    return token.strip(_PUNCTUATION).removesuffix("'s").removesuffix("’s").strip(_PUNCTUATION)
 
 
 def _runs(folded: str) -> list[str]:
