@@ -10,6 +10,7 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeating
 from retold.contracts import names
+from retold.contracts.host_generation import AdmittedMemory
 from retold.contracts.stages import DraftInput, DraftResult, RegenerateInput, RegenerateResult
 from retold.policy.stages import GenerateStages
 
@@ -19,7 +20,7 @@ class GenerationActivities:
     stages: GenerateStages
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
-        return [self.generate_draft, self.regenerate]
+        return [self.generate_draft, self.regenerate, self.load_admitted]
 
     @activity.defn(name=names.GENERATE_DRAFT)
     async def generate_draft(self, stage: DraftInput) -> DraftResult:
@@ -30,3 +31,8 @@ class GenerationActivities:
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
         async with heartbeating():
             return await self.stages.regenerate(stage)
+
+    @activity.defn(name=names.LOAD_ADMITTED)
+    async def load_admitted(self, stage: RegenerateInput) -> AdmittedMemory:
+        async with heartbeating():
+            return await self.stages.load_admitted(stage)

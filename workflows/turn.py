@@ -15,7 +15,14 @@ from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError, TimeoutError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutError,
+    TimeoutType,
+    is_cancelled_exception,
+)
 
 with workflow.unsafe.imports_passed_through():
     from opentelemetry import trace
@@ -48,6 +55,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.policy.ports import TurnConflictError
     from retold.policy.utility_aware import DraftFailedError, Running, TurnStart, run_turn
     from retold.telemetry.names import mark_turn
+    from workflows.host_generation import HostGenerator
 
 BACKSTOP = timedelta(milliseconds=500)
 """Stages enforce their own limits; a server-side timeout is only there for a worker that cannot any more."""
@@ -77,12 +85,12 @@ class TurnWorkflow:
             trace_id=_trace_id(),
         )
         try:
-            result = await run_turn(turn, start, _TemporalStages())
+            result = await run_turn(turn, start, _TemporalStages(turn))
         except TurnConflictError as error:
             raise ApplicationError(str(error), type=names.TURN_CONFLICT, non_retryable=True) from error
         except DraftFailedError as error:
             raise ApplicationError(
-                str(error), error.decision_id, type=names.DRAFT_FAILED, non_retryable=True
+                str(error), error.decision_id, error.failure.error, type=names.DRAFT_FAILED, non_retryable=True
             ) from error
         mark_turn(result)
         return result
@@ -117,7 +125,7 @@ class _RunningStage(Generic[ResultT]):
 
     def __init__(
         self,
-        handle: workflow.ActivityHandle[ResultT],
+        handle: asyncio.Task[ResultT],
         failed: Callable[[StageFailure], ResultT],
         elapsed_ms: Callable[[], float],
     ) -> None:
@@ -150,7 +158,9 @@ class _RunningStage(Generic[ResultT]):
 
 
 class _TemporalStages:
-    def __init__(self) -> None:
+    def __init__(self, request: TurnRequest) -> None:
+        host = request.options.host_generation
+        self._host = None if host is None else HostGenerator(request, host, self._settles)
         self._started_ns = workflow.time_ns()
         self._durability = Durability.TURN
 
@@ -181,7 +191,11 @@ class _TemporalStages:
         return opened
 
     def start_draft(self, stage: DraftInput) -> _RunningStage[DraftResult]:
-        handle = self._start(names.GENERATE_DRAFT, stage, stage.limit, DraftResult, attempts=3)
+        handle: asyncio.Task[DraftResult]
+        if self._host is not None:
+            handle = asyncio.create_task(self._host.draft(stage))
+        else:
+            handle = self._start(names.GENERATE_DRAFT, stage, stage.limit, DraftResult, attempts=3)
         return _RunningStage(handle, lambda failure: DraftResult(failure=failure), self.elapsed_ms)
 
     def start_plan(self, stage: PlanInput) -> _RunningStage[PlanResult]:
@@ -189,15 +203,18 @@ class _TemporalStages:
         return _RunningStage(handle, lambda failure: PlanResult(failure=failure), self.elapsed_ms)
 
     async def before_deadline(self, plan: Running[PlanResult], limit: Limit) -> bool:
-        """Race the plan against an activity that sleeps: a workflow timer may be a second late (design 3.1)."""
         assert isinstance(plan, _RunningStage)
+        return await self._settles(plan.handle, limit)
+
+    async def _settles(self, handle: asyncio.Task[Any], limit: Limit) -> bool:
+        """Race a stage against an activity that sleeps: a workflow timer may be a second late (design 3.1)."""
         deadline = self._start(names.HOLD_DEADLINE, limit, limit, type(None))
         deadline.add_done_callback(_take_exception)
         # A deadline that fails has fired: nobody is watching the clock any more.
-        await workflow.wait([plan.handle, deadline], return_when=asyncio.FIRST_COMPLETED)
-        if plan.done():
+        await workflow.wait([handle, deadline], return_when=asyncio.FIRST_COMPLETED)
+        if handle.done():
             deadline.cancel()
-        return plan.done()
+        return handle.done()
 
     async def retrieve(self, stage: RetrieveInput) -> RetrieveResult:
         handle = self._start(names.RETRIEVE_CANDIDATES, stage, stage.limit, RetrieveResult, alone=True)
@@ -208,7 +225,11 @@ class _TemporalStages:
         return await _RunningStage(handle, lambda failure: AdmitResult(failure=failure), self.elapsed_ms)
 
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
-        handle = self._start(names.REGENERATE, stage, stage.limit, RegenerateResult)
+        handle: asyncio.Task[RegenerateResult]
+        if self._host is not None:
+            handle = asyncio.create_task(self._host.regenerate(stage))
+        else:
+            handle = self._start(names.REGENERATE, stage, stage.limit, RegenerateResult)
         return await _RunningStage(handle, lambda failure: RegenerateResult(failure=failure), self.elapsed_ms)
 
     async def record(self, record: TurnRecord, limit_ms: float) -> bool:
@@ -282,6 +303,8 @@ def _failure(error: FailureError) -> StageFailure:
     """Local stages raise the application's error, regular ones wrap it; a backstop that fired is a timeout."""
     cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, TimeoutError):
+        if cause.type is TimeoutType.SCHEDULE_TO_START:
+            return StageFailure(kind=FailureKind.ERROR, error=names.HOST_NOT_SERVING)
         return StageFailure(kind=FailureKind.TIMEOUT, error="Backstop")
     name = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
     return StageFailure(kind=FailureKind.ERROR, error=name[:200])

@@ -3,6 +3,7 @@
 from retold.client._connection import open_client, plugins, retold_plugin
 from retold.client._errors import (
     DraftFailedError,
+    HostNotServingError,
     InvalidTurnError,
     OperationRefusedError,
     RetoldError,
@@ -14,13 +15,15 @@ from retold.client._errors import (
     from_failure,
 )
 from retold.client._host import FallbackResult, Host, connect
-from retold.contracts.turn import Durability, Principal, TurnResult
+from retold.contracts.turn import Durability, HostGeneration, Principal, TurnResult
 
 __all__ = [
     "DraftFailedError",
     "Durability",
     "FallbackResult",
     "Host",
+    "HostGeneration",
+    "HostNotServingError",
     "InvalidTurnError",
     "OperationRefusedError",
     "Principal",

@@ -28,6 +28,10 @@ class DraftFailedError(RetoldError):
     """The draft could not be generated, so there is no answer. Sending the same turn again tries again."""
 
 
+class HostNotServingError(DraftFailedError):
+    """Nobody serves the task queue that was named for the host's own generation."""
+
+
 class TurnCancelledError(RetoldError):
     """The turn was cancelled by its host."""
 
@@ -58,6 +62,8 @@ def from_failure(failure: WorkflowFailureError) -> RetoldError:
     cause: BaseException | None = failure.cause
     while cause is not None:
         if isinstance(cause, ApplicationError) and cause.type in _BY_TYPE:
+            if names.HOST_NOT_SERVING in cause.details:
+                return HostNotServingError(f"{cause.message}: is the host's worker running on that task queue?")
             return _BY_TYPE[cause.type](cause.message)
         if isinstance(cause, CancelledError | TerminatedError):
             return TurnCancelledError("the turn was cancelled")

@@ -29,7 +29,15 @@ from retold.contracts import names
 from retold.contracts.identity import request_digest, turn_workflow_id
 from retold.contracts.operations import EndSessionInput
 from retold.contracts.refusal import refusal_text
-from retold.contracts.turn import BUDGET_DEFAULT, Durability, Principal, TurnOptions, TurnRequest, TurnResult
+from retold.contracts.turn import (
+    BUDGET_DEFAULT,
+    Durability,
+    HostGeneration,
+    Principal,
+    TurnOptions,
+    TurnRequest,
+    TurnResult,
+)
 
 TURN_EXECUTION_TIMEOUT = timedelta(seconds=120)
 """Bounds a turn that no worker picks up. Above the sum of all default stage timeouts."""
@@ -108,6 +116,7 @@ class Host:
         public_context: str | None = None,
         budget_ms: int | Literal["default"] | None = BUDGET_DEFAULT,
         durability: Durability = Durability.AUTO,
+        host_generation: HostGeneration | None = None,
         deadline_ms: int | None = None,
     ) -> TurnResult | FallbackResult:
         """Answer one user turn.
@@ -115,6 +124,7 @@ class Host:
         Args:
             budget_ms: milliseconds memory may add after the draft is there; 0 for the draft alone, None for
                 stage timeouts only, `"default"` for the deployment's default (specification section 3.3).
+            host_generation: the task queue of the host's own worker, if it generates itself.
             deadline_ms: how long this call waits for the answer at most; None waits as long as a turn may run.
 
         Raises:
@@ -130,7 +140,9 @@ class Host:
                 turn_id=turn,
                 text=text,
                 public_context=public_context,
-                options=TurnOptions(latency_budget_ms=budget_ms, durability=durability),
+                options=TurnOptions(
+                    latency_budget_ms=budget_ms, durability=durability, host_generation=host_generation
+                ),
             )
         except ValidationError as error:
             raise InvalidTurnError(refusal_text(error)) from error

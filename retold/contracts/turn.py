@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from retold.contracts._base import AnswerText, ContextText, Contract, Milliseconds, Name, TurnText
 from retold.contracts.disposition import Disposition, Reason, outcome
@@ -53,9 +53,30 @@ the draft completes (specification section 3.3)."""
 BudgetMs = Annotated[int | None, BeforeValidator(_whole_milliseconds)]
 
 
+class HostGeneration(Contract):
+    """A host that generates on its own worker (design section 3.8). Its turns run in durability `stage`."""
+
+    task_queue: Name
+    """Where the host's worker serves `generate_draft` and `regenerate`."""
+    pickup_timeout_ms: Annotated[int, Field(strict=True, ge=1, le=60_000)] = 5_000
+    """How long a call may wait for a worker on that queue. The server's clock may add up to a second."""
+    heartbeat_timeout_ms: Annotated[int, Field(strict=True, ge=500, le=60_000)] | None = None
+    """Set it only if the host's activities heartbeat: then their worker's death is noticed this soon."""
+
+
 class TurnOptions(Contract):
     latency_budget_ms: RequestedBudget = BUDGET_DEFAULT
     durability: Durability = Durability.AUTO
+    host_generation: HostGeneration | None = None
+    """None: the service's own serving model."""
+
+    @model_validator(mode="after")
+    def _host_generation_is_by_stage(self) -> Self:
+        if self.host_generation is not None and self.durability is Durability.TURN:
+            raise ValueError(
+                "durability: turns of a host that generates on its own worker run in `stage`; ask for stage or auto"
+            )
+        return self
 
 
 class TurnRequest(Contract):

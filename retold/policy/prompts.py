@@ -120,13 +120,17 @@ class ChatPrompt:
         if profile.text:
             system += self.profile.replace("{profile}", profile.text)
         if admitted:
-            lines = "\n".join(
-                json_line({"id": record.id, "date": record_date(record.told_at), "text": record.text}, delimiter)
-                for record in admitted
-            )
-            system += self.records.replace("{delimiter}", delimiter).replace("{lines}", lines)
+            system += self.memory(admitted, delimiter)
         user = self.context.replace("{context}", public_context) + turn if public_context else turn
         return Message(role="system", content=system), Message(role="user", content=user)
+
+    def memory(self, admitted: Sequence[MemoryRecord], delimiter: str) -> str:
+        """The admitted records as a block of their own: what a host that renders its own prompt is given."""
+        lines = "\n".join(
+            json_line({"id": record.id, "date": record_date(record.told_at), "text": record.text}, delimiter)
+            for record in admitted
+        )
+        return self.records.replace("{delimiter}", delimiter).replace("{lines}", lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from retold.contracts.config import Switches, UtilityAwareConfig
-from retold.contracts.record import MemoryRecord, RetrievalCategory
+from retold.contracts.host_generation import AdmittedMemory
+from retold.contracts.record import MemoryRecord, RecordRef, RetrievalCategory
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -42,6 +43,7 @@ from retold.policy.ports import (
     TurnStore,
 )
 from retold.policy.profile import ProfileAssembler
+from retold.policy.prompts import ChatPrompt
 from retold.policy.rules import surviving_admission
 from retold.telemetry.names import stage_span
 
@@ -104,7 +106,7 @@ class GenerateStages:
 
     model: ServingModel
     store: TurnStore
-    delimiter: Callable[[], str] = field(default=lambda: secrets.token_hex(6))
+    delimiter: Callable[[], str] = field(default=lambda: secrets.token_hex(8))
 
     async def draft(self, stage: DraftInput) -> DraftResult:
         with stage_span(Stage.DRAFT, stage.decision_id) as span:
@@ -122,6 +124,28 @@ class GenerateStages:
             except Exception as error:  # noqa: BLE001 - every failure of a model is an outcome of the stage
                 return RegenerateResult(failure=span.failed(failure_of(error)))
 
+    async def load_admitted(self, stage: RegenerateInput) -> AdmittedMemory:
+        """For a host that generates itself: the admitted records that are still there, as a block for its prompt."""
+        with stage_span(Stage.REGENERATE, stage.decision_id) as span:
+            try:
+                return await within(left_ms(stage.limit), self._load_admitted(stage))
+            except Exception as error:  # noqa: BLE001 - a store that fails costs the regeneration, not the turn
+                return AdmittedMemory(failure=span.failed(failure_of(error)))
+
+    async def _load_admitted(self, stage: RegenerateInput) -> AdmittedMemory:
+        records, gone = await self._still_admitted(stage)
+        if not records:
+            return AdmittedMemory(gone=gone)
+        memory = ChatPrompt().memory(records, self.delimiter())
+        return AdmittedMemory(memory=memory, applied=tuple(record.ref for record in records), gone=gone)
+
+    async def _still_admitted(self, stage: RegenerateInput) -> tuple[list[MemoryRecord], tuple[RecordRef, ...]]:
+        """Scope and lifecycle once more, now: what may still be applied, and what is gone."""
+        present = await self.store.load_current(stage.principal, stage.admitted, utc_now())
+        applied = surviving_admission(stage.admitted, stage.verdicts, present)
+        gone = tuple(ref for ref in stage.admitted if ref.id not in present)
+        return [present[ref.id] for ref in applied], gone
+
     async def _draft(self, stage: DraftInput) -> Generation:
         for attempt in range(1, DRAFT_ATTEMPTS + 1):
             try:
@@ -132,15 +156,15 @@ class GenerateStages:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _regenerate(self, stage: RegenerateInput) -> RegenerateResult:
-        present = await self.store.load_current(stage.principal, stage.admitted, utc_now())
-        applied = surviving_admission(stage.admitted, stage.verdicts, present)
-        gone = tuple(ref for ref in stage.admitted if ref.id not in present)
-        if not applied:
+        records, gone = await self._still_admitted(stage)
+        if not records:
             return RegenerateResult(gone=gone)
-        records = [present[ref.id] for ref in applied]
         answer = await self._generate(stage.text, stage.public_context, stage.profile, records)
         return RegenerateResult(
-            text=answer.text, applied=applied, gone=gone, usage=(self._use(Stage.REGENERATE, answer),)
+            text=answer.text,
+            applied=tuple(record.ref for record in records),
+            gone=gone,
+            usage=(self._use(Stage.REGENERATE, answer),),
         )
 
     async def _generate(

@@ -452,6 +452,8 @@ class _Turn:
         asked, budget = self.request.options.durability, self.effective_budget_ms
         if asked is not Durability.AUTO:
             return asked
+        if self.request.options.host_generation is not None:
+            return Durability.STAGE
         tight = budget is not None and budget <= AUTO_TURN_DURABILITY_MAX_BUDGET_MS
         return Durability.TURN if tight else Durability.STAGE
 
