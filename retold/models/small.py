@@ -17,7 +17,6 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -98,15 +97,18 @@ class SmolLmServingModel:
         self._style = style or ReadingPrompt()
         self._weights = weights or find_weights()
         self._child: _Child | None = None
+        self._identity: str | None = None
         self._starting = asyncio.Lock()
         self._in_progress = 0
 
-    @cached_property
+    @property
     def identity(self) -> str:
-        """Model, runtime and weights. Reads the whole file once (93 MB, a quarter of a second): not on a loop."""
-        with self._weights.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return f"smollm2-135m-instruct-q4_1/xllamacpp-{_runtime_version()}/{digest[:12]}"
+        """Model, runtime and weights. Before `start` it reads the whole file (93 MB, 0.2 s): not on a loop."""
+        if self._identity is None:
+            with self._weights.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            self._identity = f"smollm2-135m-instruct-q4_1/xllamacpp-{_runtime_version()}/{digest[:12]}"
+        return self._identity
 
     @property
     def style(self) -> PromptStyle:
@@ -118,8 +120,7 @@ class SmolLmServingModel:
         Raises:
             SmallModelUnavailableError: the runtime is missing, or loading failed or took too long.
         """
-        await BlockingPool(1, "smollm-identity").run(lambda: self.identity)
-        await self._running_child()
+        await self._ready_child()
 
     async def generate(self, messages: Sequence[Message]) -> Generation:
         """Answer. Cancelling stops the generation at the next token; its reply reaches nobody.
@@ -132,9 +133,7 @@ class SmolLmServingModel:
             raise SmallModelBusyError(f"{self._in_progress} requests are in progress or waiting")
         self._in_progress += 1
         try:
-            if "identity" not in self.__dict__:
-                await self.start()
-            child = await self._running_child()
+            child = await self._ready_child()
             reply = await child.ask(
                 {
                     "messages": [{"role": m.role, "content": _no_control_tokens(m.content)} for m in messages],
@@ -161,8 +160,10 @@ class SmolLmServingModel:
     ) -> None:
         await self.aclose()
 
-    async def _running_child(self) -> _Child:
+    async def _ready_child(self) -> _Child:
         async with self._starting:
+            if self._identity is None:
+                await BlockingPool(1, "smollm-identity").run(lambda: self.identity)
             if self._child is not None and not self._child.alive:
                 crashed, self._child = self._child, None
                 await crashed.stop()

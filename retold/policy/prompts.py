@@ -137,9 +137,10 @@ class ChatPrompt:
 class ReadingPrompt:
     """For a small instruct model, which reads better than it chats: the facts first, then one question.
 
-    Measured with SmolLM2-135M on 24 written pairs of fact and first-person question: 20 answers used the fact in this
-    shape, 6 when it was introduced as "facts about the user", 1 without any fact. Ids, dates and JSON are left out
-    because the model repeats them instead of the fact.
+    Measured with SmolLM2-135M on hand-written pairs of a fact and a question in the first person: the answer used the
+    fact in 22 of 24 pairs that the wording was chosen on and in 12 of 16 others, 29 of 40 with one more fact beside it;
+    without the fact 1 of 40 was right. Introduced as "facts about the user" it was 6 of 24. Ids, dates and JSON are
+    left out because the model repeats them instead of the fact.
     """
 
     profile: str = "{profile}\n\n"

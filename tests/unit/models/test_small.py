@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,3 +177,19 @@ async def test_weights_that_cannot_be_loaded_are_a_plain_error(tmp_path: Path) -
     broken.write_bytes(b"this is no model")
     with pytest.raises(SmallModelUnavailableError, match="small model"):
         await SmolLmServingModel(weights=broken).start()
+
+
+async def test_a_model_that_is_not_ready_in_time_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    create = asyncio.create_subprocess_exec
+
+    async def watched(*args: str, **options: Any) -> asyncio.subprocess.Process:
+        process = await create(*args, **options)
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
+    with pytest.raises(SmallModelUnavailableError, match="not ready after"):
+        await SmolLmServingModel(start_timeout_s=0.001).start()
+    [pid] = started
+    assert not running(pid)
