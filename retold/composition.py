@@ -32,6 +32,7 @@ from retold.settings import EmbedderSettings, ModelRole, Settings
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
+from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +62,14 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
     async with AsyncExitStack() as stack:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = await _store(settings, stack)
-        embedder = await _embedder(settings.embedder, stack)
+        embedder = TracedEmbedder(await _embedder(settings.embedder, stack))
         index = await _index(settings, embedder, stack)
         pool = BlockingPool(max_threads=settings.worker.blocking_threads, name="policy")
         stack.callback(pool.close)
-        serving = await _serving(settings.serving, stack)
+        serving = TracedServingModel(await _serving(settings.serving, stack))
         planner, judge = _planner(settings.planner, embedder, stack), _judge(settings.judge, embedder, stack)
-        retriever = Retriever(index, embedder, store, settings.retrieval)
+        searched = TracedSearch(index, settings.qdrant_collection)
+        retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index, embedder)
         bodies = TurnStageBodies(
             open=OpenStage(config=settings.utility, store=store, profiles=ProfileAssembler(store)),
@@ -202,4 +204,4 @@ def _completion(role: ModelRole, stack: AsyncExitStack) -> StructuredCompletion:
 
     completion = HostedCompletion(HostedModelSettings.model_validate(role.model_dump()))
     stack.push_async_callback(completion.aclose)
-    return completion
+    return TracedCompletion(completion)

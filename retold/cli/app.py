@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from retold.cli.decisions import list_decisions, replay_decision, show_decision
 from retold.cli.demo import demo
+from retold.cli.demo_real import demo_real
 from retold.cli.dev import dev
 from retold.cli.doctor import doctor
 from retold.cli.failures import sentence
@@ -76,6 +77,7 @@ app.add_typer(records, name="records")
 app.command("doctor")(doctor)
 app.command("schema")(schema)
 app.command("demo")(demo)
+app.command("demo-real")(demo_real)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from opentelemetry.trace import Span
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from retold.telemetry.names import client_span
 
 T = TypeVar("T")
 
@@ -82,7 +85,8 @@ class Transactions:
         Raises:
             StoreUnavailableError: the database could not be read.
         """
-        return await self._to_its_end(self._read(body))
+        with self._span("read"):
+            return await self._to_its_end(self._read(body))
 
     async def write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
         """`body` in one transaction: committed when it returns, rolled back when it raises.
@@ -92,9 +96,15 @@ class Transactions:
         Raises:
             StoreUnavailableError: the database could not be written.
         """
-        if self._one_writer is not None:
-            await self._one_writer.acquire()  # a caller that gives up here has begun nothing
-        return await self._to_its_end(self._write(body))
+        with self._span("write"):
+            if self._one_writer is not None:
+                await self._one_writer.acquire()  # a caller that gives up here has begun nothing
+            return await self._to_its_end(self._write(body))
+
+    def _span(self, operation: str) -> AbstractContextManager[Span]:
+        """One span a transaction, its wait for the writer's turn included."""
+        system: dict[str, str | int] = {"db.system.name": self._engine.dialect.name, "db.operation.name": operation}
+        return client_span(f"{operation} retold", system)
 
     async def close(self) -> None:
         """Let what has begun end, then release every connection."""

@@ -27,4 +27,7 @@ class StructuredCompletion(Protocol):
         RefusedByProviderError: credentials, quota, rate limit or content policy.
     """
 
+    @property
+    def identity(self) -> str: ...
+
     async def complete(self, messages: Sequence[Message], schema: OutputSchema) -> Generation: ...
