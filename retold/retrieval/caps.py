@@ -32,20 +32,25 @@ def choose(
     """Take the gaps' records in turn: all bests, then all seconds, and so on, while the caps allow.
 
     A record that is too long for what is left of the tokens is skipped whole; shorter ones after it may still
-    fit. A record another gap already brought costs nothing.
+    fit. A record another gap already brought costs nothing. When the list is full, a gap's best may still join what
+    it restates; the rest is not looked at any more.
     """
     chosen: dict[str, Chosen] = {}
     tokens_left = max_tokens
-    for gap, found in _in_turn(per_gap):
+    for rank, gap, found in _in_turn(per_gap):
         present = chosen.get(found.ref.id)
         if present is not None:
             present.serve(gap)
+            continue
+        full = len(chosen) >= max_candidates
+        if full and rank > 0:
+            tallies[gap].drop("caps", "max_candidates")
             continue
         twin = restated_by(found, [each.found for each in chosen.values()], least_cosine=restatement_cosine)
         if twin is not None:
             chosen[twin.ref.id].serve(gap)
             tallies[gap].drop("dedup", "restatement")
-        elif len(chosen) >= max_candidates:
+        elif full:
             tallies[gap].drop("caps", "max_candidates")
         elif (cost := cost_tokens(found)) > tokens_left:
             tallies[gap].drop("caps", "max_tokens")
@@ -60,8 +65,9 @@ def cost_tokens(found: Found) -> int:
     return (len(found.record.text) if found.record else 0) // 4 + 30
 
 
-def _in_turn(per_gap: Sequence[Sequence[Found]]) -> Iterator[tuple[int, Found]]:
+def _in_turn(per_gap: Sequence[Sequence[Found]]) -> Iterator[tuple[int, int, Found]]:
+    """Rank, gap and record: every gap's first, then every gap's second, and so on."""
     for rank in range(max((len(found) for found in per_gap), default=0)):
         for gap, found in enumerate(per_gap):
             if rank < len(found):
-                yield gap, found[rank]
+                yield rank, gap, found[rank]

@@ -24,11 +24,12 @@ def restates(other: Found, kept: Found, *, least_cosine: float) -> bool:
     one, two = kept.record.text, other.record.text
     return (
         kept.hit.type is other.hit.type
+        # The cheap question first: nearly every pair ends here, and there are many.
+        and sketches_cosine(kept.hit.sketch, other.hit.sketch) >= least_cosine
         and negations(one) == negations(two)
         and numbers(one) == numbers(two)
         and names(one) == names(two)
         and _in_order(content_words(two), content_words(one))
-        and sketches_cosine(kept.hit.sketch, other.hit.sketch) >= least_cosine
     )
 
 

@@ -30,20 +30,23 @@ def pass_gate(
     best_cosine = max((each.cosine for each in found), default=0.0)
     best_lexical = max((each.lexical or 0.0 for each in found), default=0.0)
     wanted = frozenset(content_words(query))
-    kept: list[Found] = []
-    for each in found:
+
+    def near(each: Found) -> bool:
         floor = dense_floors[each.hit.type] if heard else max(unheard_floor, dense_floors[each.hit.type])
-        near = each.cosine >= max(floor, relative_floor * best_cosine)
-        worded = (
+        return each.cosine >= max(floor, relative_floor * best_cosine)
+
+    def named(each: Found) -> bool:
+        return Generator.ENTITY in each.generators and each.cosine >= relative_floor * best_cosine
+
+    def worded(each: Found) -> bool:
+        return (
             each.lexical is not None
             and each.lexical >= relative_floor * best_lexical
             and _share(wanted, each) >= lexical_min_share
         )
-        named = Generator.ENTITY in each.generators and each.cosine >= relative_floor * best_cosine
-        if near or worded or named:
-            kept.append(each)
-        else:
-            tally.drop("gate", "below_floor")
+
+    kept = [each for each in found if near(each) or named(each) or worded(each)]
+    tally.drop("gate", "below_floor", len(found) - len(kept))
     return kept
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MAX_TOKENS = 256
-_BATCH = 32
+_BATCH = 8
 _MODEL = "all-MiniLM-L6-v2"
 _RUNTIME = "onnxruntime-int8"
 
@@ -37,7 +37,7 @@ class MiniLmEmbedder:
         self._tokenizer = tokenizer
         self._inputs = {each.name for each in session.get_inputs()}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
-        dimension = self._embed_blocking(["probe"]).shape[1]
+        dimension = self._forward(["probe"]).shape[1]
         self._identity = EmbedderIdentity(model=_MODEL, revision=revision, runtime=_RUNTIME, dimension=dimension)
 
     @classmethod
@@ -81,20 +81,17 @@ class MiniLmEmbedder:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embed_blocking, list(texts))
+        """Texts of like length share a batch, so that little is padded; rows come back in the order asked.
 
-    def _embed_blocking(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Texts of like length share a batch, so that little is padded; rows come back in the order asked."""
-        if not texts:
-            return np.zeros((0, self._identity.dimension), dtype=np.float32)
+        Batches are small and queued one by one: a turn's query waits for one of them, not for a whole import.
+        """
+        embedded = np.zeros((len(texts), self._identity.dimension), dtype=np.float32)
         by_length = sorted(range(len(texts)), key=lambda at: len(texts[at]))
-        rows: list[NDArray[np.float32]] = []
+        loop = asyncio.get_running_loop()
         for start in range(0, len(by_length), _BATCH):
-            rows.append(self._forward([texts[at] for at in by_length[start : start + _BATCH]]))
-        embedded = np.concatenate(rows)
-        ordered = np.empty_like(embedded)
-        ordered[by_length] = embedded
-        return ordered
+            rows = by_length[start : start + _BATCH]
+            embedded[rows] = await loop.run_in_executor(self._thread, self._forward, [texts[at] for at in rows])
+        return embedded
 
     def _forward(self, texts: Sequence[str]) -> NDArray[np.float32]:
         encodings = self._tokenizer.encode_batch(list(texts))
