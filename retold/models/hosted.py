@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Annotated, Literal, Self
 
@@ -169,7 +170,8 @@ class _Endpoint:
     """A model of a provider, the client it is reached by, and what its failures mean to a stage."""
 
     model: Model
-    identity: str
+    provider: str
+    name: str
     settings: ModelSettings
     client: openai.AsyncOpenAI | anthropic.AsyncAnthropic
 
@@ -206,10 +208,15 @@ class _Endpoint:
     ) -> _Endpoint:
         return cls(
             model=model,
-            identity=f"{settings.provider}/{settings.model}",
+            provider=settings.provider,
+            name=settings.model,
             settings=ModelSettings(max_tokens=settings.max_tokens, temperature=settings.temperature, max_retries=0),
             client=client,
         )
+
+    @property
+    def identity(self) -> str:
+        return f"{self.provider}/{self.name}"
 
     async def request(self, messages: Sequence[Message], parameters: ModelRequestParameters) -> ModelResponse:
         with _refusals():
@@ -229,13 +236,18 @@ class _Endpoint:
             raise MalformedReplyError("the model answered nothing")
         return Generation(
             text=text,
-            model=f"{self.identity.partition('/')[0]}/{response.model_name or self.identity.partition('/')[2]}"[:200],
+            model=f"{self.provider}/{self._served(response)}"[:200],
             prompt_tokens=response.usage.input_tokens,
             completion_tokens=response.usage.output_tokens,
         )
 
     async def aclose(self) -> None:
         await self.client.close()
+
+    def _served(self, response: ModelResponse) -> str:
+        """The model that really answered, a dated snapshot perhaps. Some servers give a path on their disk instead."""
+        served = response.model_name
+        return served if served and not PurePosixPath(served).is_absolute() else self.name
 
 
 @contextmanager

@@ -98,11 +98,11 @@ def http(status: int, body: str, headers: dict[str, str] | None = None) -> bytes
     return f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + encoded
 
 
-def chat(text: str | None, *, finish: str = "stop", **message: Any) -> bytes:
+def chat(text: str | None, *, finish: str = "stop", model: str = "m-2026", **message: Any) -> bytes:
     """A chat completion."""
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-    body = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m-2026", "choices": [choice]}
+    body = {"id": "c1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
     return http(200, json.dumps({**body, "usage": usage}))
 
 

@@ -62,6 +62,14 @@ async def test_an_openai_compatible_endpoint_answers_with_the_callers_settings(p
     assert 77 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
 
 
+@pytest.mark.parametrize("served, named", [("m-2026-01", "m-2026-01"), ("org/m", "org/m"), ("/srv/m.gguf", "m")])
+async def test_the_model_that_answered_is_named_but_no_path_of_its_machine(
+    provider: Provider, served: str, named: str
+) -> None:
+    provider.reply = answers.chat("Yes.", model=served)
+    assert (await serve(openai(provider))).model == f"openai/{named}"
+
+
 async def test_anthropic_answers_too(provider: Provider) -> None:
     provider.reply = answers.claude({"type": "text", "text": "On 4 March."})
     answer = await serve(anthropic(provider))
