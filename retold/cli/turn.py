@@ -112,9 +112,7 @@ async def _send(where: Whereabouts, request: TurnRequest, explained: bool) -> _A
 
 def _say_what_became_of_it(result: TurnResult) -> None:
     console = err()
-    took = ", ".join(
-        f"{stage.replace('_', ' ')} {elapsed_ms:,.0f} ms" for stage, elapsed_ms in result.timings_ms.items()
-    )
+    stages = (f"{stage.replace('_', ' ')} {elapsed_ms:,.0f} ms" for stage, elapsed_ms in result.timings_ms.items())
     outcome = f"{result.disposition.value} / {result.reason.value}: {explain(result.disposition, result.reason)}"
     for line in (outcome, ", ".join(stages), f"decision {result.decision_id}"):
         console.print(readable(console, line), style="dim", markup=False, soft_wrap=True)
