@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RawValue, RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel, ValidationError
@@ -37,6 +37,9 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.turn import HostGeneration, TurnRequest
 
 BACKSTOP = timedelta(seconds=1)
+RETRY_AFTER = timedelta(seconds=1)
+"""No sooner: with 100 ms every retry under a pickup timeout below a second was counted as picked up by nobody,
+because the server hands out retries by a clock that may be a second late."""
 MALFORMED = StageFailure(kind=FailureKind.MALFORMED, error="HostAnswer")
 LATE = StageFailure(kind=FailureKind.TIMEOUT, error="LimitReached")
 
@@ -105,19 +108,28 @@ class HostGenerator:
         return workflow.start_activity(
             name,
             asked,
+            result_type=RawValue,
             task_queue=self._host.task_queue,
             schedule_to_close_timeout=whole,
             schedule_to_start_timeout=min(whole, timedelta(milliseconds=self._host.pickup_timeout_ms)),
             heartbeat_timeout=None if beat is None else timedelta(milliseconds=beat),
-            retry_policy=RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=["PayloadsTooLarge"]),
+            retry_policy=RetryPolicy(
+                initial_interval=RETRY_AFTER,
+                maximum_attempts=attempts,
+                non_retryable_error_types=["PayloadsTooLarge"],
+            ),
             cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
         )
 
 
-def _checked(answer: Any) -> HostAnswer | None:
-    """The host's answer, if it is one. Decoded here and not by the converter: garbage must not wedge the task."""
+def _checked(answer: RawValue | None) -> HostAnswer | None:
+    """The host's answer, if it is one.
+
+    Read here and not by the converter, which fails the workflow task, again and again, on what it cannot decode: half
+    an emoji is enough, and `JSON.stringify` lets that pass.
+    """
     try:
-        return HostAnswer.model_validate(answer)
+        return None if answer is None else HostAnswer.model_validate_json(answer.payload.data)
     except ValidationError:
         return None
 

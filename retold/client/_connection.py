@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
+from temporalio.api.failure.v1 import Failure
 from temporalio.client import Client
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import Runtime
@@ -26,9 +29,38 @@ def retold_plugin() -> SimplePlugin:
     """Converter and sandbox list in one place, for clients, workers and replayers alike."""
     return SimplePlugin(
         "retold",
-        data_converter=pydantic_data_converter,
+        data_converter=dataclasses.replace(pydantic_data_converter, failure_converter_class=_ReadableFailures),
         workflow_runner=lambda runner: _with_passthrough(runner),
     )
+
+
+class _ReadableFailures(DefaultFailureConverter):
+    """Failures without the details nobody here can read.
+
+    A host's own worker may attach details in an encoding of its own; left in, they would fail every workflow task
+    that hears of the failure, and the turn would never end.
+    """
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        try:
+            return super().from_failure(failure, payload_converter)
+        except Exception:  # noqa: BLE001 - a converter raises whatever its decoder does
+            return super().from_failure(_without_details(failure), payload_converter)
+
+
+def _without_details(failure: Failure) -> Failure:
+    readable = Failure()
+    readable.CopyFrom(failure)
+    match readable.WhichOneof("failure_info"):
+        case "application_failure_info":
+            readable.application_failure_info.ClearField("details")
+        case "canceled_failure_info":
+            readable.canceled_failure_info.ClearField("details")
+        case "timeout_failure_info":
+            readable.timeout_failure_info.ClearField("last_heartbeat_details")
+        case _:
+            pass
+    return readable
 
 
 def _with_passthrough(runner: Any) -> Any:
