@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from training import corpus
 
 LANGUAGES = ("de", "fr", "es", "hi", "zh", "other")
+MONTHS = ("January", "March", "April", "May", "June", "July", "September", "October", "November", "December")
 PEOPLE = (
     "Carla", "Bastian", "Yara", "Priya", "Tomas", "Hanna", "Emre", "Noor", "Ines", "Farid", "Lotte", "Keiko", "Pavel",
     "Mireille", "Samir", "Rosalind", "Idris", "Bea", "Anouk", "Jonas", "Deniz", "Rosa", "Olga", "Ivo", "Lena", "Paula",
@@ -38,10 +39,10 @@ def turn_rows(seed: int = 7) -> list[TurnRow]:
     for number, fact in enumerate(corpus.facts()):
         group = f"fact{number}"
         for question in (*fact.questions, *fact.near):
-            rows.append(TurnRow(corpus.FIRST.render(question), "recall", "first", group))
+            rows.append(TurnRow(_dated(corpus.FIRST.render(question), dice), "recall", "first", group))
             who = person(dice.choice(PEOPLE))
-            rows.append(TurnRow(who.render(question), "recall", "third", group))
-        rows += [TurnRow(bare, "recall", "no_pronoun", group) for bare in fact.bare]
+            rows.append(TurnRow(_dated(who.render(question), dice), "recall", "third", group))
+        rows += [TurnRow(_dated(bare, dice), "recall", "no_pronoun", group) for bare in fact.bare]
     for number, (form, line) in enumerate(corpus.lines("recall.en.txt")):
         stratum = "first" if form == "explicit" else form
         rows.append(TurnRow(line, "recall", stratum, f"recall{number}"))
@@ -49,6 +50,8 @@ def turn_rows(seed: int = 7) -> list[TurnRow]:
         group = f"preference{number}"
         rows += [TurnRow(turn, "preference", "preference", group) for turn in preference.turns]
         rows += [TurnRow(turn, "ordinary", "topic", group) for turn in preference.unrelated]
+    for number, (_, line) in enumerate(corpus.lines("preference_turns.en.txt")):
+        rows.append(TurnRow(line, "preference", "preference", f"preference-turn{number}"))
     for number, (stratum, line) in enumerate(corpus.lines("ordinary.en.txt")):
         rows.append(TurnRow(line, "ordinary", stratum, f"ordinary{number}"))
     for language in LANGUAGES:
@@ -56,6 +59,15 @@ def turn_rows(seed: int = 7) -> list[TurnRow]:
             rows.append(TurnRow(line, kind, f"{kind}_{language}", f"{language}{number}"))
     rows += _framed(dice)
     return rows
+
+
+def _dated(question: str, dice: random.Random) -> str:
+    """One question in seven names the day: numbers in a date are no arithmetic."""
+    if dice.random() > 1 / 7 or not question.endswith("?"):
+        return question
+    form = dice.choice(("on {day} {month}, {year}", "on {month} {day}, {year}", "in {month} {year}", "on the {day}th of {month}"))
+    day, month, year = dice.randint(4, 19), dice.choice(MONTHS), dice.choice((2021, 2022, 2023, 2024, 2025))
+    return f"{question[:-1]} {form.format(day=day, month=month, year=year)}?"
 
 
 def _framed(dice: random.Random) -> list[TurnRow]:

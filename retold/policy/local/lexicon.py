@@ -125,6 +125,36 @@ WHEN_SAID = Lexicon("""
     letzte woche, hier, la semaine dernière, ayer, la semana pasada, कल, पिछले, 昨天, 上周, 昨日, january, february, april, june,
     july, august, september, october, november, december, 2019, 2020, 2021, 2022, 2023, 2024, 2025, 2026
 """)
+GIVEN_NAMES = Lexicon("""
+    aaron, abby, ada, adam, adele, adrian, agnes, ahmed, aisha, alan, albert, alejandro, alex, alexander, alexandra, alfie, ali,
+    alice, alina, alison, amanda, amara, amber, amelia, amina, amir, amit, amy, ana, andrea, andreas, andrew, andy, angela, anika,
+    anita, ann, anna, anne, annie, anouk, anthony, anton, antonio, anya, arjun, arthur, arun, asha, ashley, astrid, audrey, aya,
+    barbara, bastian, bea, beatrice, becky, ben, benjamin, beth, bianca, bill, billy, bob, bonnie, brandon, brenda, brian, bridget,
+    bruno, callum, calvin, camila, carl, carla, carlos, carmen, carol, caroline, carrie, cathy, cecilia, celine, charles, charlie,
+    charlotte, chen, chloe, chris, christian, christina, christine, christopher, cindy, claire, clara, claudia, colin, connor,
+    craig, daisy, dan, dana, daniel, daniela, danny, dave, david, debbie, deborah, deniz, dennis, derek, diana, diane, diego,
+    dimitri, dominic, don, donna, doris, doug, dylan, ed, eddie, edith, eduardo, edward, elena, eli, elias, elif, elizabeth, ella,
+    ellen, ellie, emil, emily, emma, emre, eric, erik, erika, erin, esther, ethan, eva, evan, evelyn, faith, farah, farid, fatima,
+    felix, fernando, fiona, florian, frances, francesca, francis, frank, fred, freya, gabriel, gabriela, gary, gavin, george, georgia,
+    gina, giulia, glen, gloria, grace, greg, greta, gus, hana, hanna, hannah, harry, hassan, hazel, heather, heidi, helen, helena,
+    henry, holly, hugo, ian, ibrahim, ida, idris, igor, ines, ingrid, irene, iris, isaac, isabel, isabella, ivan, ivo, ivy, jack,
+    jackie, jacob, jade, jake, james, jamie, jan, jane, janet, jason, javier, jean, jeff, jennifer, jenny, jeremy, jerry, jess,
+    jessica, jill, jim, joan, joanna, joe, joel, johan, john, johnny, jolene, jon, jonas, jonathan, jordan, jorge, jose, joseph, josh,
+    joshua, joy, juan, judith, judy, julia, julian, julie, juliet, justin, kai, karen, karl, karim, karin, kate, katherine, kathy,
+    katie, keiko, keith, kelly, ken, kenji, kenneth, kerry, kevin, kim, kyle, lara, lars, laura, lauren, layla, lea, leah, lena, leo,
+    leon, leonie, leroy, leyla, lily, linda, lisa, liam, lotte, louis, louise, luca, lucas, lucia, lucy, luis, luke, lydia, maja,
+    malik, marco, marcus, margaret, maria, marie, mario, marion, mark, marta, martha, martin, mary, mateo, matt, matthew, max, maya,
+    megan, mei, melanie, melissa, mia, michael, michelle, miguel, mika, mike, mila, mina, mira, miriam, mireille, mohammed, molly,
+    monica, nadia, naomi, natalie, natasha, nate, nathan, neil, nick, nicola, nicolas, nicole, nigel, nikhil, nils, nina, noah, noor,
+    nora, oksana, olga, oliver, olivia, olu, omar, oscar, oskar, owen, pablo, pam, patricia, patrick, paul, paula, pavel, pedro, penny,
+    peter, phil, philip, priya, rachel, rahul, raj, ralph, raul, ravi, rebecca, ricardo, richard, rick, rita, rob, robert, roberto,
+    robin, roger, ron, rosa, rosalind, rosie, ross, ruben, ruth, ryan, sabine, sally, sam, samantha, samir, samuel, sandra, sanjay,
+    sara, sarah, scott, sean, sebastian, sergio, shannon, sharon, shaun, silas, silvia, simon, sofia, sonia, sophia, sophie, stefan,
+    stella, stephanie, stephen, steve, steven, sue, sunita, susan, susie, suzanne, sven, tamara, tanya, tara, ted, teresa, terry,
+    tessa, theo, theresa, thomas, tim, tina, toby, todd, tom, tomas, tommy, tony, tracy, ursula, valentina, valerie, vanessa, vera,
+    veronica, victor, victoria, viktor, vincent, walter, wanda, wendy, wei, will, william, xavier, yara, yasmin, yuki, yusuf, zach,
+    zara, zoe
+""")
 DEFINITE = Lexicon("the, der, die, das, le, la, les, el, los, las, het, de")
 YES_NO = Lexicon("did, do, does, is, are, was, were, can, could, has, have, will, would, should, am")
 GENERIC_YOU = Lexicon("you, your, people, one, someone, humans, man, on, se")
