@@ -7,19 +7,17 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from retold.cli.embedded import EmbeddedStack, embedded_stack, port_is_free
 from retold.cli.output import readable
 from retold.cli.running_stack import read_settings
 from retold.cli.terminal import out
 from retold.contracts.config import UtilityAwareConfig
 from retold.settings import Settings
-
-if TYPE_CHECKING:
-    from retold.cli.embedded import EmbeddedStack
 
 TEMPORAL_PORT = 7233
 UI_PORT = 8233
@@ -40,9 +38,9 @@ def dev(
 ) -> None:
     """Run the whole stack on this machine.
 
-    Temporal with its page, the store, the index, the models and the workers, in the foreground. Data
-    stays in the data directory (RETOLD_DATA_DIR, default .retold). Ctrl-C stops everything; what was going on
-    goes on after the next start.
+    Temporal with its page, the store, the index, the models and the workers, in the foreground. Data stays in the
+    data directory (RETOLD_DATA_DIR, default .retold). Ctrl-C stops everything; what was going on goes on after the
+    next start.
     """
     settings = read_settings()
     if serve:
@@ -51,9 +49,6 @@ def dev(
 
 
 async def _dev(settings: Settings, port: int | None, ui_port: int | None) -> None:
-    # Here and not above: the adapters take half a second to import, and no other command needs them.
-    from retold.cli.embedded import embedded_stack
-
     console = out()
     _say(console, f"starting, with the data in {settings.data_dir}; the first start loads models and takes a moment")
     with _until_asked_to_stop():
@@ -127,8 +122,6 @@ def _preferred(asked: int | None, usual: int) -> int:
     """The port that was asked for, else the usual one, else (if somebody has that) any."""
     if asked is not None:
         return asked
-    from retold.cli.embedded import port_is_free
-
     return usual if port_is_free(usual) else 0
 
 

