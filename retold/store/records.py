@@ -68,6 +68,10 @@ async def ambient_records(session: AsyncSession, principal: Principal, at: datet
     return [as_record(row) for row in rows]
 
 
+INVENTORY_BUILDER = "distinct-labels-1"
+"""Names what `inventory` does, for the bundle: renamed when the same records would give other labels."""
+
+
 async def inventory(session: AsyncSession, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
     labels = await session.scalars(
         select(RecordRow.category)

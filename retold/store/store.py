@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from retold.contracts.bundle import FitnessRecord
 from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.disposition import Disposition
 from retold.contracts.importing import ImportReport
@@ -16,7 +17,7 @@ from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWrite, RetrievalCategory, TranscriptWrite
 from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
-from retold.store import audit, decisions, outbox, records, sessions
+from retold.store import audit, bundles, decisions, outbox, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
@@ -41,7 +42,7 @@ def _random_id() -> str:
 
 
 class Store:
-    """Implements `retold.policy.ports.TurnStore` over SQL. Make one per engine and process.
+    """Implements `TurnStore` and `FitnessLog` of `retold.policy` over SQL. Make one per engine and process.
 
     Every method raises StoreUnavailableError when the database cannot do what was asked. A caller may give up on any
     call at any time: what has begun by then ends on its own, whole or not at all.
@@ -207,6 +208,20 @@ class Store:
     async def index_done(self, seqs: Collection[int]) -> None:
         """Remove changes the index has followed. Repeating it is harmless: a number is never given twice."""
         await self._transactions.write(lambda session: outbox.done(session, seqs))
+
+    # --- bundle registry (FitnessLog) --------------------------------------------------------------------------
+
+    async def append_fitness(self, record: FitnessRecord) -> None:
+        """Add a result about a bundle. What was recorded before stays as it is."""
+        await self._transactions.write(lambda session: bundles.append(session, record))
+
+    async def latest_fitness(self, bundle_hash: str) -> FitnessRecord | None:
+        """The result of this bundle that was added last: it decides whether the bundle may serve."""
+        return next(iter(await self.fitness_history(bundle_hash, limit=1)), None)
+
+    async def fitness_history(self, bundle_hash: str | None = None, *, limit: int = 100) -> Sequence[FitnessRecord]:
+        """Results of one bundle, or of all, newest first."""
+        return await self._transactions.read(lambda session: bundles.history(session, bundle_hash, limit))
 
     # --- what operators look at --------------------------------------------------------------------------------
 

@@ -206,6 +206,23 @@ class SearchRow(Row, table=True):
     at: datetime = Field(sa_type=UtcTimestamp)
 
 
+class FitnessRow(Row, table=True):
+    """One result on record for a bundle. The one with the highest id of its hash says whether it may serve."""
+
+    __tablename__ = "bundle_fitness"
+    __table_args__ = (Index(None, "bundle_hash", "id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=_Sequence)
+    bundle_hash: str = Field(max_length=CODE_CHARS)
+    passed: bool
+    kind: str = Field(max_length=CODE_CHARS)
+    suite_version: str = Field(max_length=NAME_CHARS)
+    evidence: str = Field(sa_type=Text)
+    components: dict[str, Any] = Field(sa_type=JSON)
+    recorded_by: str = Field(max_length=NAME_CHARS)
+    recorded_at: datetime = Field(sa_type=UtcTimestamp)
+
+
 class AuditRow(Row, table=True):
     """One audited change: who did what to which subject, from what to what. Never the text of a record or turn."""
 
