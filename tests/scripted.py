@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from retold.contracts.bundle import FitnessRecord
 from retold.contracts.config import AdmissionMode, Switches, UtilityAwareConfig
 from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordType, RetrievalCategory
@@ -25,6 +26,7 @@ from retold.contracts.stages import (
 )
 from retold.contracts.turn import Principal, TurnOptions, TurnRequest
 from retold.policy.blocking import BlockingPool
+from retold.policy.bundles import BundleRegistry, Certificate, bundle_components, certify
 from retold.policy.ports import (
     AdmissionDecision,
     GapDecision,
@@ -270,6 +272,41 @@ class ScriptedRetriever:
         )
 
 
+class FitnessInMemory:
+    """A registry's log without a database."""
+
+    def __init__(self) -> None:
+        self.rows: list[FitnessRecord] = []
+
+    async def append_fitness(self, record: FitnessRecord) -> None:
+        self.rows.append(record)
+
+    async def latest_fitness(self, bundle_hash: str) -> FitnessRecord | None:
+        return next(iter(await self.fitness_history(bundle_hash)), None)
+
+    async def fitness_history(self, bundle_hash: str | None = None, *, limit: int = 100) -> Sequence[FitnessRecord]:
+        return [row for row in reversed(self.rows) if bundle_hash in (None, row.bundle_hash)][:limit]
+
+
+def certificate_of(config: UtilityAwareConfig) -> Certificate:
+    """The certificate of a configuration whose bundle passed."""
+
+    async def certified() -> Certificate:
+        registry, components = BundleRegistry(FitnessInMemory()), bundle_components(config)
+        await registry.record(
+            components, passed=True, suite_version="scripted", evidence="a scripted turn", recorded_by="tests"
+        )
+        return await certify(config, components, registry)
+
+    # Nothing here ever waits, so one step is the whole of it, and a script needs no event loop.
+    try:
+        certified().send(None)
+    except StopIteration as ended:
+        certificate: Certificate = ended.value
+        return certificate
+    raise AssertionError("a registry in memory never waits")
+
+
 @dataclass
 class Stack:
     """Everything one scripted turn runs on."""
@@ -292,10 +329,9 @@ def scripted(script: Script, pool: BlockingPool | None = None) -> Stack:
     planner = ScriptedPlanner(script, called)
     bodies = TurnStageBodies(
         open=OpenStage(
-            config=script.config,
+            certificate=certificate_of(script.config),
             store=store,
             profiles=ProfileAssembler(store),
-            bundle_hash="0123456789abcdef",
             switches=lambda: script.switches,
         ),
         generate=GenerateStages(model=ScriptedModel(script, called), store=store, delimiter=lambda: "delimiter"),

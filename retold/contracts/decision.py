@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from retold.contracts._base import AnswerText, Contract, Milliseconds, Name, TurnText, UtcTime
+from retold.contracts.bundle import ApprovalKind
 from retold.contracts.config import Switches, UtilityAwareConfig
 from retold.contracts.disposition import Disposition, Reason, outcome
 from retold.contracts.record import RecordRef, RetrievalCategory
@@ -95,6 +96,9 @@ class TurnDecision(Contract):
     """`stage:kind:error`, the profile's among them; noted beside the reason, never instead of it."""
     bundle_hash: str = ""
     bundle_retrieval_verified: bool = False
+    """Whether the hash covers retrieval as it ran; False: at most the host's word for it."""
+    bundle_approval: ApprovalKind | None = None
+    """What the bundle served by; None: it did not serve, so it needed nothing."""
     config: UtilityAwareConfig
     switches: Switches
     user_turn_ref: str

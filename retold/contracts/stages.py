@@ -21,6 +21,7 @@ from retold.contracts._base import (
     TurnText,
     UtcTime,
 )  # fmt: skip
+from retold.contracts.bundle import ApprovalKind
 from retold.contracts.config import Switches, UtilityAwareConfig
 from retold.contracts.record import RecordId, RecordRef, RetrievalCategory
 from retold.contracts.turn import Principal
@@ -236,6 +237,7 @@ class OpenResult(StageResult):
     switches: Switches = Switches()
     bundle_hash: str = ""
     bundle_retrieval_verified: bool = False
+    bundle_approval: ApprovalKind | None = None
     profile: ProfileBlock = EMPTY_PROFILE
     inventory: tuple[RetrievalCategory, ...] | None = None
     """Content-free labels of what is stored; empty: nothing is; None: unknown, the store did not answer."""

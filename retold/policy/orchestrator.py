@@ -53,6 +53,9 @@ class TurnMemoryDecision:
 class UtilityAwareOrchestrator:
     """Runs turns in this process. Fails closed to the draft on every error and budget path.
 
+    The configuration is that of the certificate `bodies.open` was built with: whoever asks to serve a bundle that
+    is not approved gets BundleNotApprovedError from `certify`, and nothing to construct this with.
+
     A record the store could not take in time is retried in the background; `aclose` waits for those.
     """
 

@@ -31,6 +31,7 @@ from retold.contracts.stages import (
     Stage,
 )
 from retold.policy.blocking import BlockingPool, call_policy
+from retold.policy.bundles import BundleNotApprovedError, Certificate
 from retold.policy.limits import failure_of, left_ms, utc_now, within
 from retold.policy.ports import (
     AdmissionPolicy,
@@ -57,14 +58,27 @@ def no_switches() -> Switches:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenStage:
-    """The turn's surroundings. What comes from the store has one short limit together."""
+    """The turn's surroundings. What comes from the store has one short limit together.
 
-    config: UtilityAwareConfig
+    In every driver a turn gets its configuration from here, and it comes out of a certificate: a bundle that has
+    not earned serving has no driver to serve in.
+    """
+
+    certificate: Certificate
     store: TurnStore
     profiles: ProfileAssembler
-    bundle_hash: str = ""
-    bundle_retrieval_verified: bool = False
     switches: Callable[[], Switches] = field(default=no_switches)
+
+    def __post_init__(self) -> None:
+        """Raises:
+        BundleNotApprovedError: there is no certificate.
+        """
+        if not isinstance(self.certificate, Certificate):
+            raise BundleNotApprovedError("turns run on a certificate: `await certify(config, components, registry)`")
+
+    @property
+    def config(self) -> UtilityAwareConfig:
+        return self.certificate.config
 
     async def __call__(self, stage: OpenInput) -> OpenResult:
         """Raises:
@@ -75,8 +89,9 @@ class OpenStage:
             surroundings = OpenResult(
                 config=self.config,
                 switches=switches,
-                bundle_hash=self.bundle_hash,
-                bundle_retrieval_verified=self.bundle_retrieval_verified,
+                bundle_hash=self.certificate.bundle_hash,
+                bundle_retrieval_verified=self.certificate.retrieval_verified,
+                bundle_approval=self.certificate.approval,
             )
             try:
                 found = await within(self.config.profile_timeout_ms, self._from_store(stage, switches))

@@ -48,6 +48,7 @@ from retold.contracts.stages import (
     StageFailure,
 )
 from retold.contracts.turn import BUDGET_DEFAULT, Durability, TurnRequest, TurnResult
+from retold.policy.bundles import bundle_components as bundle_components
 from retold.policy.ports import TurnConflictError
 from retold.policy.rules import MalformedError, check_admission, clean_gaps
 
@@ -559,6 +560,7 @@ class _Turn:
             ),
             bundle_hash=self.opened.bundle_hash,
             bundle_retrieval_verified=self.opened.bundle_retrieval_verified,
+            bundle_approval=self.opened.bundle_approval,
             config=self.opened.config,
             switches=self.opened.switches,
             user_turn_ref=refs["user"],

@@ -74,6 +74,7 @@ async def test_outcome(client: Client, case: Case, durability: Durability) -> No
     decision = stack.decision
     assert (result.disposition, result.reason) == (case.disposition, case.reason)
     assert (decision.disposition, decision.reason, decision.durability) == (case.disposition, case.reason, durability)
+    assert decision.bundle_approval == ("fitness" if case.script.config.serving else None)
     assert not set(case.not_called) & set(stack.called.ports)
     if case.failures is not None:
         assert decision.failures == case.failures

@@ -31,6 +31,7 @@ async def test_outcome(case: Case) -> None:
     decided = await play(stack)
     decision = stack.decision
     assert (decision.disposition, decision.reason) == (case.disposition, case.reason)
+    assert decision.bundle_approval == ("fitness" if case.script.config.serving else None)
     assert not set(case.not_called) & set(stack.called.ports)
     if case.failures is not None:
         assert decision.failures == case.failures
