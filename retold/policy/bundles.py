@@ -65,8 +65,8 @@ TAXONOMY = _hash_of([[label.value for label in labels] for labels in (RetrievalC
 
 
 class PolicyIdentities(Contract):
-    """Who decides and answers. Each identity names everything that changes what its owner says: model, endpoint,
-    sampling, weights. A later version only adds fields, and each of them makes a new bundle on purpose.
+    """Who decides and answers. Together they name everything that changes what is said: model, weights, prompts,
+    endpoint, sampling. They are kept with every result, so no key or password belongs in them.
     """
 
     planner: Name
@@ -77,6 +77,8 @@ class PolicyIdentities(Contract):
     """Which builder the planner's view of stored memory comes from."""
     prompts: dict[str, str] = {}
     """Version of what is really rendered, by role; roles without a prompt are left out."""
+    model_settings: dict[str, JsonValue] = {}
+    """How a role's model is asked, by role: endpoint, token limit, temperature."""
     taxonomy: Name = TAXONOMY
 
 

@@ -45,6 +45,7 @@ POLICY_CHANGES: dict[str, Any] = {
     "embedder": EMBEDDER.model_copy(update={"runtime": "onnxruntime/1.21"}),
     "inventory": "distinct-labels-2",
     "prompts": {"draft": "sha256:reworded"},
+    "model_settings": {"judge": {"temperature": 0.7}},
     "taxonomy": "another",
 }
 
