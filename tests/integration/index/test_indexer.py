@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId, RecordStatus
 from retold.index.edge import EdgeIndex
 from retold.index.indexer import Indexer
-from retold.index.outbox import OutboxEntry
 from retold.index.port import IndexUnavailableError
 from retold.models.embedding.hashing import HashingEmbedder
 from tests.integration.index.records import ANN, all_generators, ids, record
