@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from retold.contracts import names
 from retold.contracts.stages import OpenInput, OpenResult
@@ -27,4 +27,9 @@ class OpeningActivities:
         try:
             return await self.stage(stage)
         except SessionOwnedByAnotherError as error:
-            raise ApplicationError(str(error), type=names.SESSION_OWNED_BY_ANOTHER, non_retryable=True) from error
+            raise ApplicationError(
+                str(error),
+                type=names.SESSION_OWNED_BY_ANOTHER,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
+            ) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from retold.contracts import names
 from retold.contracts.importing import ImportReport
@@ -31,6 +31,8 @@ from retold.policy.replay import replay
 from retold.store.store import NotEligibleError, RecordNotFoundError, SessionNotOpenError, Store
 
 DRAIN_BATCH = 64
+BENIGN = ApplicationErrorCategory.BENIGN
+"""A refusal is the right answer to a wrong question: no traceback in the worker's log, no alert."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class OperationActivities:
                 f"there is no decision {decision_id!r}; `retold decisions list` shows what there is",
                 type=names.OPERATION_REFUSED,
                 non_retryable=True,
+                category=BENIGN,
             )
         refs = {
             "user": decision.user_turn_ref,
@@ -124,4 +127,4 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except (RecordNotFoundError, NotEligibleError, SessionNotOpenError, ValueError) as error:
-        raise ApplicationError(str(error), type=names.OPERATION_REFUSED, non_retryable=True) from error
+        raise ApplicationError(str(error), type=names.OPERATION_REFUSED, non_retryable=True, category=BENIGN) from error

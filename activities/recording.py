@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.heartbeat import heartbeating
 from retold.contracts import names
 from retold.contracts.decision import TurnRecord
 from retold.contracts.recording import RecordInput, RecordResult
@@ -29,4 +30,5 @@ class RecordingActivities:
     @activity.defn(name=names.RECORD_TURN_LATE)
     async def record_turn_late(self, record: TurnRecord) -> None:
         """Write it, whatever the breaker thinks: this is the attempt that finds out whether the store is back."""
-        await self.recorder.store.record_turn(record)
+        async with heartbeating():
+            await self.recorder.store.record_turn(record)

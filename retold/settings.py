@@ -36,6 +36,8 @@ class ModelRole(Contract):
     api_key: SecretStr | None = None
     max_tokens: Annotated[int, Field(ge=1, le=32_000)] = 1_024
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    structured: Literal["auto", "schema", "tool", "text"] = "auto"
+    """How a planner or judge asks for JSON. `text` for compatible servers that refuse `response_format`."""
 
     @model_validator(mode="after")
     def _hosted_is_named(self) -> Self:

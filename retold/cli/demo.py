@@ -29,7 +29,6 @@ from retold.cli.output import render_turn
 from retold.cli.running_stack import RunningStack
 from retold.cli.terminal import out
 from retold.client import Host, TurnResult
-from retold.composition import hosted_judge, hosted_planner
 from retold.contracts import names
 from retold.contracts._base import Contract
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig
@@ -261,6 +260,8 @@ def _close(tally: Tally, console: Console) -> None:
 @asynccontextmanager
 async def _broken_queues(stack: EmbeddedStack) -> AsyncIterator[dict[str, str]]:
     """Workers beside the real one, each with one model role pointed at an endpoint that is really broken."""
+    from retold.composition import hosted_judge, hosted_planner  # adapters: half a second no other command needs
+
     worker: Any = importlib.import_module("worker")
     adapters = stack.adapters
     async with AsyncExitStack() as exits:

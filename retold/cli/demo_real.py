@@ -22,7 +22,7 @@ from retold.cli.demo import demo_settings
 from retold.cli.embedded import EmbeddedStack, embedded_stack
 from retold.cli.failures import CommandError
 from retold.cli.real_data import KINDS, DataMissingError, RealCase, RealData, as_principal
-from retold.cli.terminal import err, out
+from retold.cli.terminal import err, out, watched
 from retold.client import Host, TurnResult
 from retold.contracts import names
 from retold.contracts.decision import TurnDecision
@@ -32,7 +32,8 @@ from retold.contracts.operations import IMPORT_BATCH_MAX_LINES, ImportInput
 from retold.contracts.stages import Stage
 from retold.contracts.turn import Principal
 
-PRINCIPALS, PER_KIND = 3, 25
+PRINCIPALS, PER_KIND = 2, 16
+SAID_EVERY = 10
 
 
 def demo_real(
@@ -92,6 +93,8 @@ async def _play(data: RealData, cases: Sequence[RealCase], data_dir: Path) -> li
             for number, case in enumerate(cases):
                 played.append(await _ask(stack, host, case, number, ids[case.principal, case.pool]))
                 progress.advance(task)
+                if not watched() and len(played) % SAID_EVERY == 0:
+                    err().print(f"{len(played)} of {len(cases)} turns")
             return played
 
 

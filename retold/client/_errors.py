@@ -68,6 +68,6 @@ def from_failure(failure: WorkflowFailureError) -> RetoldError:
         if isinstance(cause, CancelledError | TerminatedError):
             return TurnCancelledError("the turn was cancelled")
         if isinstance(cause, TimeoutError):
-            return TurnDeadlineError("no worker finished the turn within its execution timeout: is one running?")
+            return TurnDeadlineError("no worker finished this within its execution timeout: is one running?")
         cause = cause.__cause__
     return RetoldError(f"the workflow failed: {failure.cause}")

@@ -48,26 +48,26 @@ def _aware_utc(value: datetime) -> datetime:
         raise ValueError("must lie within the years 1 to 9999 in UTC") from None
 
 
-Name = Annotated[str, BeforeValidator(_storable), Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank)]
+Name = Annotated[str, Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """An opaque identifier chosen by a host: 1 to 128 characters, not blank, any character but NUL."""
 
-TurnText = Annotated[str, BeforeValidator(_storable), Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank)]
+TurnText = Annotated[str, Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """What the user said: 1 to 32,000 characters, not blank."""
 
 AnswerText = Annotated[
-    str, BeforeValidator(_storable), Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank)
+    str, Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)
 ]
 """A draft or a final answer: 1 to 32,000 characters, not blank."""
 
-ContextText = Annotated[str, BeforeValidator(_storable), Field(max_length=CONTEXT_MAX_CHARS)]
+ContextText = Annotated[str, Field(max_length=CONTEXT_MAX_CHARS), BeforeValidator(_storable)]
 """Public context (what the host shows the model anyway): at most 64,000 characters."""
 
 RecordText = Annotated[
-    str, BeforeValidator(_storable), Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_not_blank)
+    str, Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)
 ]
 """The text of one record: 1 to 4,000 characters, not blank."""
 
-Query = Annotated[str, BeforeValidator(_storable), Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank)]
+Query = Annotated[str, Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """A gap's retrieval query: 1 to 400 characters, not blank."""
 
 UtcTime = Annotated[datetime, AfterValidator(_aware_utc)]
