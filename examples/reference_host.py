@@ -1,8 +1,10 @@
-"""A host in one file, to copy: your user interface goes where `typed` stands, your own model where `without_memory` does.
+"""A host in one file, to copy.
 
-retold dev --serve                                             # a stack to talk to, in another terminal
-python examples/reference_host.py --user ada
-python examples/reference_host.py --generate-on my-host        # your own worker answers: see host_worker_python/
+    retold dev --serve                                           # a stack to talk to, in another terminal
+    python examples/reference_host.py --user ada
+    python examples/reference_host.py --generate-on my-host      # your own worker answers: see host_worker_python/
+
+Your user interface goes where `typed` stands, your model where `without_memory` stands.
 """
 
 from __future__ import annotations
@@ -12,16 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
-from retold.client import (
-    FallbackResult,
-    Host,
-    HostGeneration,
-    HostNotServingError,
-    Principal,
-    RetoldError,
-    TurnDeadlineError,
-    connect,
-)
+from retold.client import FallbackResult, Host, HostGeneration, Principal, RetoldError, connect
 from retold.contracts.turn import TurnRequest
 
 DEADLINE_MS = 60_000
@@ -65,13 +58,8 @@ async def chat(
                 host_generation=generation,
                 deadline_ms=DEADLINE_MS,
             )
-        except HostNotServingError as error:
-            print(f"! start your worker first: {error}")
-            continue
-        except TurnDeadlineError as error:
-            print(f"! too slow: {error}")
-            continue
         except RetoldError as error:
+            # Each kind is a type of its own, to be caught one by one: a late turn, say, can be sent again.
             print(f"! {error}")
             continue
         print(result.answer)
