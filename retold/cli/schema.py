@@ -15,6 +15,7 @@ from retold.cli.failures import CommandError
 from retold.cli.terminal import out, write_json
 from retold.contracts.config import UtilityAwareConfig
 from retold.contracts.decision import TurnDecision, TurnRecord
+from retold.contracts.host_generation import HostAnswer, HostDraftInput, HostRegenerateInput
 from retold.contracts.importing import ImportReport
 from retold.contracts.operations import (
     DecisionView,
@@ -50,6 +51,8 @@ VERSION = 1
 PUBLISHED: tuple[type[BaseModel], ...] = (
     # what a host sends and gets back
     TurnRequest, TurnResult,
+    # what a host that generates on its own worker gets and returns
+    HostDraftInput, HostRegenerateInput, HostAnswer,
     # what an import file holds, one a line
     RecordWrite, TranscriptWrite,
     # what is stored

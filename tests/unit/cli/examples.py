@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from retold.contracts.config import UtilityAwareConfig
 from retold.contracts.decision import StageOutcomes, StageTiming, TurnDecision, TurnRecord
 from retold.contracts.disposition import Disposition, Reason
+from retold.contracts.host_generation import HostAnswer, HostDraftInput, HostRegenerateInput
 from retold.contracts.importing import ImportReport, RefusedLine
 from retold.contracts.operations import (
     Check,
@@ -129,6 +130,14 @@ EXAMPLES: Mapping[type[BaseModel], BaseModel] = {
             durability=Durability.STAGE,
             timings_ms={"draft": 400.5},
         ),
+        HostDraftInput(
+            principal=TOVE, session_id="evening", turn_id="03", text="What?", profile=PROFILE.text, limit_ms=800.5
+        ),
+        HostRegenerateInput(
+            principal=TOVE, session_id="evening", turn_id="03", text="What?", limit_ms=800.5, deadline_at=AT,
+            memory='<memory-d>\n{"id": "mooring-fee"}\n</memory-d>',
+        ),
+        HostAnswer(text="640.", model="own", prompt_tokens=9, completion_tokens=4),
         RECORD,
         SAID,
         MemoryRecord(
