@@ -21,6 +21,8 @@ class RecordTurnWorkflow:
             names.RECORD_TURN_LATE,
             record,
             start_to_close_timeout=timedelta(seconds=30),
+            # A worker that dies while it waits for the store is noticed long before those 30 s.
+            heartbeat_timeout=timedelta(seconds=2),
             retry_policy=RetryPolicy(
                 initial_interval=timedelta(seconds=1),
                 maximum_interval=timedelta(seconds=30),

@@ -61,6 +61,9 @@ BACKSTOP = timedelta(milliseconds=500)
 """Stages enforce their own limits; a server-side timeout is only there for a worker that cannot any more."""
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=1)
+AT_ONCE = timedelta(milliseconds=10)
+"""Between a worker's death and the next attempt there is nothing to wait for; the server's timers add their own."""
+
 OPEN_LIMIT = timedelta(seconds=2)
 NEVER_RETRIED = ["PayloadsTooLarge", names.SESSION_OWNED_BY_ANOTHER]
 
@@ -76,9 +79,10 @@ class TurnWorkflow:
         """
         turn = _accepted(request)
         info = workflow.info()
-        late_by = workflow.now() - info.start_time
+        # Of the two start times this is the host's; `start_time` is when the first task ran, wherever that was.
+        late_by = workflow.now() - info.workflow_start_time
         start = TurnStart(
-            started_at=info.start_time,
+            started_at=info.workflow_start_time,
             late_by_ms=max(0.0, late_by / timedelta(milliseconds=1)),
             # A first task that ran this late was most likely handed out before, to a worker that died with it.
             redelivered=late_by >= (info.task_timeout or timedelta(seconds=10)),
@@ -254,11 +258,13 @@ class _TemporalStages:
             recorded = RecordResult(written=False)
         if recorded.written:
             return True
+        info = workflow.info()
         # Awaiting the start matters: a child started and abandoned in the task that ends its parent never runs.
         await workflow.start_child_workflow(
             names.RECORD_TURN_WORKFLOW,
             record,
-            id=f"record/{workflow.info().run_id}",
+            id=f"record/{info.run_id}",
+            task_timeout=info.task_timeout,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
         )
         return False
@@ -294,7 +300,9 @@ class _TemporalStages:
             result_type=result_type,
             start_to_close_timeout=until,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=NEVER_RETRIED),
+            retry_policy=RetryPolicy(
+                initial_interval=AT_ONCE, maximum_attempts=attempts, non_retryable_error_types=NEVER_RETRIED
+            ),
             cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
         )
 
