@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
-from retold.contracts._base import Contract, Name
+from retold.contracts._base import Contract
 from retold.contracts.bundle import ApprovalKind, FitnessRecord
 from retold.contracts.config import UtilityAwareConfig
 from retold.contracts.record import RetrievalCategory
@@ -64,22 +64,26 @@ TAXONOMY = _hash_of([[label.value for label in labels] for labels in (RetrievalC
 """The labels planner, judge and inventory speak in, in their order."""
 
 
+Identity = Annotated[str, Field(min_length=1, max_length=1_000)]
+"""Long enough to be given whole: of two that were cut to the same length one would borrow the other's approval."""
+
+
 class PolicyIdentities(Contract):
     """Who decides and answers. Together they name everything that changes what is said: model, weights, prompts,
     endpoint, sampling. They are kept with every result, so no key or password belongs in them.
     """
 
-    planner: Name
-    judge: Name
-    serving_model: Name
+    planner: Identity
+    judge: Identity
+    serving_model: Identity
     embedder: EmbedderIdentity
-    inventory: Name
+    inventory: Identity
     """Which builder the planner's view of stored memory comes from."""
     prompts: dict[str, str] = {}
     """Version of what is really rendered, by role; roles without a prompt are left out."""
     model_settings: dict[str, JsonValue] = {}
     """How a role's model is asked, by role: endpoint, token limit, temperature."""
-    taxonomy: Name = TAXONOMY
+    taxonomy: Identity = TAXONOMY
 
 
 def bundle_components(
