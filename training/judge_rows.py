@@ -1,7 +1,7 @@
 """Invented people with invented memories, and turns whose gold is known because we wrote both.
 
-Each person has a friend; a fact may be the person's own, the friend's or nobody's. Asking for the friend's fact as one's
-own, for a near event or for a fact nobody has gives the turns that must be left unanswered.
+Each person has a friend; a fact may be the person's own, the friend's or nobody's. Asking for the friend's fact as
+one's own, for a near event or for a fact nobody has gives the turns that must be left unanswered.
 """
 
 from __future__ import annotations

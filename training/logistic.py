@@ -9,7 +9,7 @@ Array = NDArray[np.float64]
 
 
 def fit(x: Array, y: Array, *, ridge: float, weights: Array | None = None, steps: int = 30) -> tuple[Array, float]:
-    """Coefficients and intercept that minimise the weighted log loss plus `ridge` / 2 times the squared coefficients."""
+    """Coefficients and intercept of the least weighted log loss plus `ridge` / 2 times the squared coefficients."""
     rows = np.column_stack([x, np.ones(len(x))])
     weights = np.ones(len(x)) if weights is None else weights
     penalty = np.full(rows.shape[1], ridge)

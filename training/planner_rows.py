@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from training import corpus
 
 LANGUAGES = ("de", "fr", "es", "hi", "zh", "other")
-MONTHS = ("January", "March", "April", "May", "June", "July", "September", "October", "November", "December")
+MONTHS = (
+    "January", "March", "April", "May", "June", "July", "September", "October", "November", "December",
+)  # fmt: skip
 PEOPLE = (
     "Carla", "Bastian", "Yara", "Priya", "Tomas", "Hanna", "Emre", "Noor", "Ines", "Farid", "Lotte", "Keiko", "Pavel",
     "Mireille", "Samir", "Rosalind", "Idris", "Bea", "Anouk", "Jonas", "Deniz", "Rosa", "Olga", "Ivo", "Lena", "Paula",
     "Mika", "Martin", "Emily", "George", "Laura", "Peter", "Sophie", "Daniel", "Kate", "Oliver", "Hannah", "Lucas",
 )  # fmt: skip
-WOMEN = frozenset(
-    "Carla Yara Priya Hanna Noor Ines Lotte Keiko Mireille Rosalind Bea Anouk Rosa Olga Lena Paula Emily Laura Sophie "
-    "Kate Hannah".split()
-)
+WOMEN = frozenset({
+    "Carla", "Yara", "Priya", "Hanna", "Noor", "Ines", "Lotte", "Keiko", "Mireille", "Rosalind", "Bea",
+    "Anouk", "Rosa", "Olga", "Lena", "Paula", "Emily", "Laura", "Sophie", "Kate", "Hannah",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ def _dated(question: str, dice: random.Random) -> str:
     """One question in seven names the day: numbers in a date are no arithmetic."""
     if dice.random() > 1 / 7 or not question.endswith("?"):
         return question
-    form = dice.choice(("on {day} {month}, {year}", "on {month} {day}, {year}", "in {month} {year}", "on the {day}th of {month}"))
+    form = dice.choice(
+        ("on {day} {month}, {year}", "on {month} {day}, {year}", "in {month} {year}", "on the {day}th of {month}")
+    )
     day, month, year = dice.randint(4, 19), dice.choice(MONTHS), dice.choice((2021, 2022, 2023, 2024, 2025))
     return f"{question[:-1]} {form.format(day=day, month=month, year=year)}?"
 

@@ -1,3 +1,4 @@
+# ruff: noqa: T201 - a trainer prints what it measured
 """Trains `retold/policy/local/weights/*.json` from `training/corpus` alone.
 
     python -m training.train_local [--out DIR]
@@ -40,14 +41,16 @@ TURN_RIDGE = 5.0
 FRAMED_WEIGHT = 0.5
 FOLDS = 5
 ORDINARY_FIRES = {"recall": 0.022, "preference": 0.012}
-"""Share of the authored ordinary turns on which each head may fire, out of fold. They are mostly look-alikes, written to
-be mistaken: on everyday turns the heads fire about half as often."""
+"""Share of the authored ordinary turns on which each head may fire, out of fold. They are mostly look-alikes, written
+to be mistaken: on everyday turns the heads fire about half as often."""
 
 PEOPLE = 4
 RANK_RIDGE = 1.0
-UNANSWERABLE_PASSES = 0.5
+UNANSWERABLE_PASSES = 0.55
 """Share of the authored unanswerable turns that the answerability gate lets through, out of fold."""
-SETTINGS = {"turn_slack": 1.0, "max_admitted": 5.0}
+SETTINGS = {"turn_slack": 1.0, "max_admitted": 5.0, "recall_company_gap": 4.0, "preference_company_gap": 1.5}
+"""Logits: how far below its threshold the judge still trusts another planner's gap, and how far below the best record
+another one may be. Preferences of one person all look a little relevant to a wish, so their company is kept closer."""
 
 
 async def main() -> None:
@@ -184,14 +187,14 @@ def fit_ranker(
 
 
 def floors(family: str, mine: Sequence[dict[str, Any]], scores: dict[int, Array]) -> dict[str, float]:
-    """The first admitted must reach the floor of the weakest gold bests; company must be as likely as not to be gold."""
+    """The first admitted must reach what all but the weakest gold turns' best reach; company a fixed probability."""
     best = np.array([scores[id(turn)].max() for turn in mine])
     floor = float(np.quantile(best, FLOOR_QUANTILE[family]))
     return {f"{family}_floor": round(floor, 3), f"{family}_company_floor": COMPANY_FLOOR[family]}
 
 
 FLOOR_QUANTILE = {"recall": 0.01, "preference": 0.05}
-COMPANY_FLOOR = {"recall": round(math.log(0.1 / 0.9), 3), "preference": round(math.log(0.1 / 0.9), 3)}
+COMPANY_FLOOR = {"recall": round(math.log(0.07 / 0.93), 3), "preference": round(math.log(0.1 / 0.9), 3)}
 
 
 def fit_gate(turns: Sequence[dict[str, Any]], scores: dict[int, Array]) -> tuple[Array, float, float, dict[str, float]]:

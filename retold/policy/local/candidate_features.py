@@ -31,9 +31,16 @@ NAMES = (
 )  # fmt: skip
 """One name a feature, in the order of the columns of :func:`candidate_inputs`."""
 
-_I_MY = ((re.compile(r"\bI\s+am\b"), "{} is"), (re.compile(r"\bI\b(?!\.)"), "{}"), (re.compile(r"\b(?:my|mine)\b", re.I), "{}'s"),
-         (re.compile(r"\bme\b", re.I), "{}"))  # fmt: skip
-_MONTHS = ("january february march april may june july august september october november december").split()
+_I_MY = (
+    (re.compile(r"\bI\s+am\b"), "{} is"),
+    (re.compile(r"\bI\b(?!\.)"), "{}"),
+    (re.compile(r"\b(?:my|mine)\b", re.IGNORECASE), "{}'s"),
+    (re.compile(r"\bme\b", re.IGNORECASE), "{}"),
+)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})\b", re.IGNORECASE)
 _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 _DAY = re.compile(
@@ -50,10 +57,11 @@ _COUNT_WORDS = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|twice|once|several|couple|dozen|both)\b", re.I
 )
 _WISH = lx.Lexicon("""
-    prefer, prefers, like, likes, love, loves, dislike, dislikes, hate, hates, avoid, avoids, want, wants, favourite, favorite,
-    enjoy, enjoys, never, always, only, allergic, vegan, vegetarian, cannot, can t, don t, doesn t, rather, afraid, scared, need,
-    needs, interested, passionate, comfortable, refuse, not, won t, fan, intolerant, opposed, aversion, bevorzugt, mag, hasst,
-    préfère, aime, déteste, évite, prefiere, odia, evita, पसंद, नापसंद, 喜欢, 讨厌, 不吃, 过敏, 偏好
+    prefer, prefers, like, likes, love, loves, dislike, dislikes, hate, hates, avoid, avoids, want, wants,
+    favourite, favorite, enjoy, enjoys, never, always, only, allergic, vegan, vegetarian, cannot, can t, don t,
+    doesn t, rather, afraid, scared, need, needs, interested, passionate, comfortable, refuse, not, won t, fan,
+    intolerant, opposed, aversion, bevorzugt, mag, hasst, préfère, aime, déteste, évite, prefiere, odia, evita,
+    पसंद, नापसंद, 喜欢, 讨厌, 不吃, 过敏, 偏好
 """)
 
 
@@ -129,7 +137,8 @@ def subjects_of(question: str, candidates: Sequence[MemoryRecord]) -> frozenset[
         for record in candidates
         if record.subject != PRINCIPAL and set(words(record.subject)[:1]) & said
     }
-    if lx.I.in_(prepared) or lx.MY.in_(prepared) or lx.ME.in_(prepared) or fold(principal_name(candidates)) in said:
+    first_person = any(words_.in_(prepared) for words_ in (lx.FIRST_PERSON, lx.MY, lx.ME))
+    if first_person or fold(principal_name(candidates)) in said:
         found.add(PRINCIPAL)
     return frozenset(found)
 
@@ -216,7 +225,7 @@ def _kind(question: str, text: str) -> tuple[float, float]:
         ((" when ", " wann ", " quand ", " cuándo ", " how long "), bool(_TIME_WORDS.search(text))),
         ((" where ", " wo ", " où ", " dónde "), bool(_PLACE_WORDS.search(text))),
         ((" who ", " whom ", " wer ", " qui ", " quién "), bool(names(text))),
-        ((" how many ", " how much ", " how often ", " wie viele ", " combien ", " cuántos "), bool(_COUNT_WORDS.search(text))),
+        ((" how many ", " how much ", " how often ", " wie viele ", " combien "), bool(_COUNT_WORDS.search(text))),
         ((" called ", " name of ", " s name "), bool(names(text) or numbers(text))),
     ):  # fmt: skip
         if any(each in asked for each in wanted):

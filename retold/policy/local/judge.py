@@ -68,19 +68,24 @@ class LocalJudge:
         """One verdict a candidate; admitted are the helpful and jointly helpful ones, best first."""
         if not candidates:
             return AdmissionDecision()
-        question, read = await self._reader.read(turn, candidates)
-        scores = self.scores(question, candidates, read)
+        read = await self._reader.candidates(candidates)
+        by_part = np.stack(
+            [
+                self._scores(await self._reader.question(part, candidates), candidates, read)
+                for part in queries.parts(turn)
+            ]
+        )
         known = [text for text in (draft, public_context, ambient_profile.text) if text]
         verdicts = set_rules.judge_together(
-            turn_parts=queries.parts(turn),
+            turn=turn,
             candidates=candidates,
             read=read,
-            scores=scores,
+            scores_by_part=by_part,
             hazardous=[hazards.is_hazardous(record.text) for record in candidates],
             known=known,
             max_admitted=self._max_admitted,
         )
-        order = sorted(range(len(candidates)), key=lambda at: -scores[at])
+        order = sorted(range(len(candidates)), key=lambda at: -by_part[:, at].max())
         admitted = [at for at in order if verdicts[at] in (Verdict.HELPFUL, Verdict.JOINTLY_HELPFUL)]
         return AdmissionDecision(
             admitted=tuple(candidates[at].id for at in admitted),
@@ -90,7 +95,7 @@ class LocalJudge:
             ),
         )
 
-    def scores(
+    def _scores(
         self, question: Question, candidates: Sequence[MemoryRecord], read: Sequence[Read]
     ) -> NDArray[np.float64]:
         """Per candidate, how far above its admission threshold it is, in logits; below 0 it stays out."""
@@ -98,13 +103,13 @@ class LocalJudge:
         recall_margin, preference_margin = self._turns.margins(question.asked.text, question.asked.vector)
         inputs = candidate_features.candidate_inputs(question, candidates, read)
         out = np.full(len(candidates), -np.inf)
-        if recall_margin > -settings["turn_slack"]:
-            ranked = self._weights.heads["recall"].score(inputs)
+        ranked = self._weights.heads["recall"].score(inputs)
+        if recall_margin + max(ranked.max(), 0.0) > -settings["turn_slack"]:
             gate = self._weights.heads["answerable"].score(answerability.inputs(inputs, ranked, recall_margin))
             if gate >= settings["answerable_threshold"]:
                 out = np.maximum(out, _first_and_close(ranked, settings, "recall"))
+        ranked = self._weights.heads["preference"].score(inputs)
         if preference_margin > -settings["turn_slack"]:
-            ranked = self._weights.heads["preference"].score(inputs)
             out = np.maximum(out, _first_and_close(ranked, settings, "preference"))
         return out
 
@@ -113,6 +118,7 @@ def _first_and_close(ranked: NDArray[np.float64], settings: dict[str, float], fa
     """Above 0: the best if it reaches the family's floor, and those with it that reach the lower one for company."""
     if ranked.max() < settings[f"{family}_floor"]:
         return np.full(len(ranked), -np.inf)
-    margins = ranked - settings[f"{family}_company_floor"]
+    lowest = max(settings[f"{family}_company_floor"], ranked.max() - settings[f"{family}_company_gap"])
+    margins: NDArray[np.float64] = ranked - lowest
     margins[ranked.argmax()] = max(margins[ranked.argmax()], ranked.max() - settings[f"{family}_floor"] + 1e-6)
     return margins

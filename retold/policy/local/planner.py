@@ -72,8 +72,11 @@ class LocalGapPlanner:
         """Up to three gaps; none when nothing is stored or the turn answers itself."""
         if not inventory:
             return GapDecision()
-        vector = (await self._embedder.embed_queries([turn]))[0]
-        recall, preference = self._heads.margins(turn, vector)
+        opening = queries.opening_question(turn)
+        texts = [turn] if opening is None else [turn, opening]
+        vectors = await self._embedder.embed_queries(texts)
+        margins = [self._heads.margins(text, vector) for text, vector in zip(texts, vectors, strict=True)]
+        recall, preference = (max(each) for each in zip(*margins, strict=True))
         if max(recall, preference) <= 0:
             return GapDecision()
         prefers = preference > 0 and preference > recall

@@ -25,25 +25,31 @@ class CandidateReader:
         self._words = _WordVectors(embedder)
 
     async def read(self, turn: str, candidates: Sequence[MemoryRecord]) -> tuple[Question, list[Read]]:
+        """One question and its candidates."""
+        return await self.question(turn, candidates), await self.candidates(candidates)
+
+    async def question(self, text: str, candidates: Sequence[MemoryRecord]) -> Question:
         name = candidate_features.principal_name(candidates)
-        asked, spoken = await self._embedder.embed_queries([turn, candidate_features.spoken_by_another(turn, name)])
+        asked, spoken = await self._embedder.embed_queries([text, candidate_features.spoken_by_another(text, name)])
+        tokens = candidate_features.content_tokens(text, candidate_features.MAX_QUESTION_WORDS)
+        by_word = await self._words.of(set(tokens))
+        return Question(
+            asked=Read(text, asked, tokens, by_word(tokens)),
+            spoken=spoken,
+            subjects=candidate_features.subjects_of(text, candidates),
+            rarity=candidate_features.rarity(tokens, self._counts),
+        )
+
+    async def candidates(self, candidates: Sequence[MemoryRecord]) -> list[Read]:
         vectors = await self._embedder.embed_passages([record.text for record in candidates])
-        asked_tokens = candidate_features.content_tokens(turn, candidate_features.MAX_QUESTION_WORDS)
         tokens = [
             candidate_features.content_tokens(record.text, candidate_features.MAX_RECORD_WORDS) for record in candidates
         ]
-        by_word = await self._words.of({*asked_tokens, *(token for each in tokens for token in each)})
-        question = Question(
-            asked=Read(turn, asked, asked_tokens, by_word(asked_tokens)),
-            spoken=spoken,
-            subjects=candidate_features.subjects_of(turn, candidates),
-            rarity=candidate_features.rarity(asked_tokens, self._counts),
-        )
-        read = [
+        by_word = await self._words.of({token for each in tokens for token in each})
+        return [
             Read(record.text, vector, each, by_word(each))
             for record, vector, each in zip(candidates, vectors, tokens, strict=True)
         ]
-        return question, read
 
 
 class _WordVectors:

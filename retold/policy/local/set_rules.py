@@ -25,8 +25,8 @@ KNOWN_SHARE = 0.85
 """Share of a record's words beyond the question that a known text must hold to make the record redundant."""
 
 _NO_LONGER = re.compile(
-    r"\b(?:no longer|not any ?more|any ?more|used to|former|formerly|previously|stopped|quit|gave up|cancelled|canceled|"
-    r"nicht mehr|früher|ne \w+ plus|ya no|antes)\b|不再|以前|अब नहीं",
+    r"\b(?:no longer|not any ?more|any ?more|used to|former|formerly|previously|stopped|quit|gave up|cancelled|"
+    r"canceled|nicht mehr|früher|ne \w+ plus|ya no|antes)\b|不再|以前|अब नहीं",
     re.IGNORECASE,
 )
 _STATE = re.compile(
@@ -34,7 +34,8 @@ _STATE = re.compile(
     re.IGNORECASE,
 )
 _DONT_KNOW = re.compile(
-    r"\b(?:don't|do not|doesn't|cannot|can't|couldn't|not)\b[^.\n]{0,25}\b(?:know|have|access|recall|remember|sure|information|see|find|tell)\b"
+    r"\b(?:don't|do not|doesn't|cannot|can't|couldn't|not)\b[^.\n]{0,25}"
+    r"\b(?:know|have|access|recall|remember|sure|information|see|find|tell)\b"
     r"|\b(?:weiß|kenne)\b[^.\n]{0,15}\bnicht\b|\bje ne (?:sais|connais)\b|\bno (?:sé|tengo)\b|不知道|नहीं पता",
     re.IGNORECASE,
 )
@@ -42,25 +43,34 @@ _DONT_KNOW = re.compile(
 
 def judge_together(
     *,
-    turn_parts: Sequence[str],
+    turn: str,
     candidates: Sequence[MemoryRecord],
     read: Sequence[Read],
-    scores: NDArray[np.float64],
+    scores_by_part: NDArray[np.float64],
     hazardous: Sequence[bool],
     known: Sequence[str],
     max_admitted: int,
 ) -> list[Verdict]:
-    """One verdict a candidate, in their order. `scores` above 0 speak for admission; `known` is what is already said."""
-    verdicts: list[Verdict | None] = [
-        Verdict.POTENTIALLY_HARMFUL if bad else Verdict.STALE_OR_CONFLICTING if record.conflicting or record.superseded_by else None
-        for bad, record in zip(hazardous, candidates, strict=True)
-    ]  # fmt: skip
+    """One verdict a candidate, in their order.
+
+    Args:
+        scores_by_part: a row per question of the turn, a column per candidate; above 0 speaks for admission.
+        known: what draft, public context and profile say already.
+    """
+    scores_by_part = scores_by_part.copy()
+    verdicts: list[Verdict | None] = [Verdict.POTENTIALLY_HARMFUL if bad else None for bad in hazardous]
+    for at, record in enumerate(candidates):
+        if verdicts[at] is None and (record.conflicting or record.superseded_by):
+            verdicts[at] = Verdict.STALE_OR_CONFLICTING
     cosines = np.array([each.vector for each in read]) @ np.array([each.vector for each in read]).T
-    for older in _replaced(candidates, cosines, verdicts):
+    for older, newer in _replaced(candidates, cosines, verdicts):
         verdicts[older] = Verdict.STALE_OR_CONFLICTING
+        # Whatever the older value answered, the newer one answers now, however it is worded.
+        scores_by_part[:, newer] = scores_by_part[:, [older, newer]].max(axis=1)
+    scores = scores_by_part.max(axis=0)
     for repeat in _restated(candidates, cosines, scores, verdicts):
         verdicts[repeat] = Verdict.REDUNDANT
-    asked = {word for part in turn_parts for word in content_words(part)}
+    asked = set(content_words(turn))
     for at, record in enumerate(candidates):
         if verdicts[at] is None and any(_says(text, record, asked) for text in known):
             verdicts[at] = Verdict.REDUNDANT
@@ -69,34 +79,30 @@ def judge_together(
     for at in open_ones:
         verdicts[at] = Verdict.HELPFUL if at in chosen else Verdict.INSUFFICIENT
     final = [verdict if verdict is not None else Verdict.INSUFFICIENT for verdict in verdicts]
-    for at in _joint(turn_parts, candidates, chosen, final, scores, max_admitted):
+    for at in _joint(candidates, chosen, final, scores_by_part, max_admitted):
         final[at] = Verdict.JOINTLY_HELPFUL
     return final
 
 
 def _replaced(
     candidates: Sequence[MemoryRecord], cosines: NDArray[np.float64], verdicts: Sequence[Verdict | None]
-) -> set[int]:
-    """Those of which a later record about the same subject gives another value of the same thing."""
-    out: set[int] = set()
-    for older, old in enumerate(candidates):
-        for newer, new in enumerate(candidates):
-            if (
-                verdicts[older]
-                or verdicts[newer]
-                or fold(old.subject) != fold(new.subject)
-                or old.told_at >= new.told_at
-            ):
-                continue
-            if _same_fact(old, new, float(cosines[older, newer])):
-                continue
-            if (
-                _same_attribute(old, new)
-                or _ends(old, new, float(cosines[older, newer]))
-                or _other_value(old.text, new.text)
-            ):
-                out.add(older)
-    return out
+) -> list[tuple[int, int]]:
+    """(older, newer) where the later record about the same subject gives another value of the same thing."""
+    by_age = sorted(
+        (at for at in range(len(candidates)) if verdicts[at] is None), key=lambda at: candidates[at].told_at
+    )
+    return [
+        (older, newer)
+        for place, older in enumerate(by_age)
+        for newer in by_age[place + 1 :]
+        if _replaces(candidates[older], candidates[newer], float(cosines[older, newer]))
+    ]
+
+
+def _replaces(old: MemoryRecord, new: MemoryRecord, cosine: float) -> bool:
+    if fold(old.subject) != fold(new.subject) or old.told_at >= new.told_at or _same_fact(old, new, cosine):
+        return False
+    return _same_attribute(old, new) or _ends(old, new, cosine) or _other_value(old.text, new.text)
 
 
 def _same_attribute(old: MemoryRecord, new: MemoryRecord) -> bool:
@@ -131,7 +137,7 @@ def _other_value(old: str, new: str) -> bool:
 
 
 def _same_fact(one: MemoryRecord, other: MemoryRecord, cosine: float) -> bool:
-    """Whether two texts say the same. Differing numbers, names or negations make another fact, however near they are."""
+    """Whether two texts say the same. Differing numbers, names or negations make another fact, however near."""
     if sorted(numbers(one.text)) != sorted(numbers(other.text)) or sorted(negations(one.text)) != sorted(
         negations(other.text)
     ):
@@ -187,18 +193,17 @@ def _says(text: str, record: MemoryRecord, asked: set[str]) -> bool:
 
 
 def _joint(
-    parts: Sequence[str],
     candidates: Sequence[MemoryRecord],
     chosen: Sequence[int],
     verdicts: Sequence[Verdict],
-    scores: NDArray[np.float64],
+    scores_by_part: NDArray[np.float64],
     max_admitted: int,
 ) -> set[int]:
-    """Admitted records that only help together: halves of a compound question, or one that says where the other leads."""
+    """Admitted records that only help together: halves of a compound question, or one leading to the other."""
     if not chosen:
         return set()
-    if len(parts) > 1:
-        best = {max(chosen, key=lambda at: (_cover(part, candidates[at]), scores[at])) for part in parts}
+    if len(scores_by_part) > 1:
+        best = {max(chosen, key=lambda at: part[at]) for part in scores_by_part if part[list(chosen)].max() > 0}
         return best if len(best) > 1 else set()
     top = chosen[0]
     for at, record in enumerate(candidates):
@@ -207,11 +212,6 @@ def _joint(
         if _leads_on(candidates[top], record) and (at in chosen or len(chosen) < max_admitted):
             return {top, at}
     return set()
-
-
-def _cover(part: str, record: MemoryRecord) -> float:
-    wanted = set(content_words(part))
-    return len(wanted & set(content_words(record.text))) / max(len(wanted), 1)
 
 
 def _leads_on(first: MemoryRecord, second: MemoryRecord) -> bool:

@@ -21,22 +21,21 @@ _QUOTED = re.compile(r"[\"“”«»「」]|(?:^|\s)'[^']+'")
 _SENTENCE_END = re.compile(r"[.!?。！？؟](?:\s|$)|[。！？]")
 _TWO_CAPITALS = re.compile(r"(?<![.!?] )\b[A-ZÀ-Þ][\w’'-]+\s+(?:(?:van|von|de|da|of)\s+)?[A-ZÀ-Þ][\w’'-]+")
 _OWNED_NAME = re.compile(r"(?<=\s)[A-ZÀ-Þ]\w+['’]s\b")
-_ASKS_OF_ME = re.compile(r"\b(?:did|do|does|have|has|had|was|were|am|are|is|would|will|should|could|can)\s+(?:I|my|we|our)\b", re.IGNORECASE)
-_ASKS_OF_SOMEBODY = re.compile(r"\b(?:did|do|does|have|has|had|was|were|is|are|would|will|might|could)\s+(?:both\s+)?([A-ZÀ-Þ]\w+)(?!\w|\s+[A-ZÀ-Þ])(?:['’]s)?")
-_FULL_DATE = re.compile(
-    r"\b\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:january|february|march|april|may|june|july|august|september|october|november|december)\b"
-    r"|\b(?:january|february|march|april|may|june|july|august|september|october|november|december) \d{1,4}\b",
-    re.IGNORECASE,
-)
+_AUXILIARY = r"\b(?:did|do|does|have|has|had|was|were|am|are|is|would|will|should|could|can|might)"
+_ASKS_OF_ME = re.compile(_AUXILIARY + r"\s+(?:I|my|we|our)\b", re.IGNORECASE)
+_ASKS_OF_SOMEBODY = re.compile(_AUXILIARY + r"\s+(?:both\s+)?([A-ZÀ-Þ]\w+)(?!\w|\s+[A-ZÀ-Þ])(?:['’]s)?")
+_MONTH = "(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+_FULL_DATE = re.compile(rf"\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b|\b{_MONTH} \d{{1,4}}\b", re.IGNORECASE)
 _GIVEN = re.compile(r"\b([A-ZÀ-Þ]\w+)(?:['’]s)?(?!\w)(?!['’]?s?\s+(?:(?:van|von|de|da)\s+)?[A-ZÀ-Þ])")
 
 NAMES = (
-    "i", "my", "me", "we", "memory_cue", "past", "starts_wh", "starts_yes_no", "how_to", "starts_task", "self_contained",
-    "hypothetical", "advice", "kin", "my_kin", "keepsake", "when_said", "definite", "generic_you", "small_talk", "number",
-    "numbers_many", "number_and_i", "number_and_name", "year", "quoted", "code", "two_capitals", "one_name", "owned_name",
-    "lower_start", "more_sentences", "i_past", "past_name", "definite_past", "question_mark", "line_break", "colon",
-    "starts_task_i", "advice_i", "given_name", "asks_of_me", "asks_of_given_name", "full_date", "i_capitals", "i_wh_plain",
-    "the_kin", "the_keepsake", "wh_past_plain", "date_and_person",
+    "i", "my", "me", "we", "memory_cue", "past", "starts_wh", "starts_yes_no", "how_to", "starts_task",
+    "self_contained", "hypothetical", "advice", "kin", "my_kin", "keepsake", "when_said", "definite",
+    "generic_you", "small_talk", "number", "numbers_many", "number_and_i", "number_and_name", "year", "quoted",
+    "code", "two_capitals", "one_name", "owned_name", "lower_start", "more_sentences", "i_past", "past_name",
+    "definite_past", "question_mark", "line_break", "colon", "starts_task_i", "advice_i", "given_name",
+    "asks_of_me", "asks_of_given_name", "full_date", "i_capitals", "i_wh_plain", "the_kin", "the_keepsake",
+    "wh_past_plain", "date_and_person",
 )  # fmt: skip
 """One name a feature, in the order of :func:`turn_features`. The weights file repeats them and must agree."""
 
@@ -44,7 +43,7 @@ NAMES = (
 def turn_features(text: str) -> NDArray[np.float64]:
     """The features named in :data:`NAMES`, each between 0 and 1."""
     said = lx.spaced(text)
-    first = lx.I.in_(said)
+    first = lx.FIRST_PERSON.in_(said)
     mine = lx.MY.in_(said)
     me = lx.ME.in_(said)
     ours = lx.WE.in_(said)
@@ -61,16 +60,17 @@ def turn_features(text: str) -> NDArray[np.float64]:
     given = [name for name in _GIVEN.findall(text) if lx.GIVEN_NAMES.in_(lx.spaced(name))]
     asked_of = _ASKS_OF_SOMEBODY.search(text)
     values = (
-        first, mine, me, ours, lx.MEMORY.in_(said), past, wh, lx.YES_NO.starts(said), lx.HOW_TO.in_(said),
-        task, lx.SELF_CONTAINED.in_(said), lx.HYPOTHETICAL.in_(said), advice, lx.KIN.in_(said), mine and lx.KIN.in_(said),
-        lx.KEEPSAKE.in_(said), lx.WHEN_SAID.in_(said), definite, lx.GENERIC_YOU.in_(said), lx.SMALL_TALK.starts(said),
-        numbers > 0, numbers > 1, numbers > 0 and person, numbers > 1 and (single or double), bool(_YEAR.search(text)),
-        bool(_QUOTED.search(text)), bool(_CODE.search(text)), double, single, bool(_OWNED_NAME.search(text)),
-        text[:1].islower(), len(_SENTENCE_END.findall(text.strip())) > 1, person and past, past and single,
-        past and definite and nobody, "?" in text or "？" in text or "؟" in text,
-        "\n" in text.strip(), ":" in text, task and person, advice and person,
-        bool(given), bool(_ASKS_OF_ME.search(text)), asked_of is not None and asked_of.group(1) in given,
-        bool(_FULL_DATE.search(text)), person and double, person and wh and plain, definite and nobody and lx.KIN.in_(said),
+        first, mine, me, ours, lx.MEMORY.in_(said), past, wh, lx.YES_NO.starts(said), lx.HOW_TO.in_(said), task,
+        lx.SELF_CONTAINED.in_(said), lx.HYPOTHETICAL.in_(said), advice, lx.KIN.in_(said),
+        mine and lx.KIN.in_(said), lx.KEEPSAKE.in_(said), lx.WHEN_SAID.in_(said), definite,
+        lx.GENERIC_YOU.in_(said), lx.SMALL_TALK.starts(said), numbers > 0, numbers > 1, numbers > 0 and person,
+        numbers > 1 and (single or double), bool(_YEAR.search(text)), bool(_QUOTED.search(text)),
+        bool(_CODE.search(text)), double, single, bool(_OWNED_NAME.search(text)), text[:1].islower(),
+        len(_SENTENCE_END.findall(text.strip())) > 1, person and past, past and single,
+        past and definite and nobody, "?" in text or "？" in text or "؟" in text, "\n" in text.strip(), ":" in text,
+        task and person, advice and person, bool(given), bool(_ASKS_OF_ME.search(text)),
+        asked_of is not None and asked_of.group(1) in given, bool(_FULL_DATE.search(text)), person and double,
+        person and wh and plain, definite and nobody and lx.KIN.in_(said),
         definite and nobody and lx.KEEPSAKE.in_(said), wh and past and nobody and plain,
         bool(_FULL_DATE.search(text)) and (person or bool(given)),
     )  # fmt: skip
@@ -78,5 +78,5 @@ def turn_features(text: str) -> NDArray[np.float64]:
 
 
 def turn_inputs(text: str, vector: NDArray[np.float32], scale: float) -> NDArray[np.float64]:
-    """The heads' input: the sentence vector times `scale` (a learned head sees small numbers otherwise), then features."""
+    """The heads' input: the sentence vector times `scale` (its numbers are small otherwise), then features."""
     return np.concatenate([vector.astype(np.float64) * scale, turn_features(text)])

@@ -57,8 +57,8 @@ class Weights:
         trained = self.header["embedder"]
         if (identity.model, identity.dimension) != (trained["model"], trained["dimension"]):
             raise WrongEmbedderError(
-                f"{self.name} weights were trained for {trained['model']} with {trained['dimension']} dimensions, but the"
-                f" embedder is {identity.model} with {identity.dimension}: use that model, or run"
+                f"{self.name} weights were trained for {trained['model']} with {trained['dimension']} dimensions,"
+                f" but the embedder is {identity.model} with {identity.dimension}: use that model, or run"
                 " `python -m training.train_local` with this one"
             )
 
@@ -80,7 +80,8 @@ def parse(name: str, raw: bytes, *, features: Mapping[str, tuple[str, ...]]) -> 
         stored = held["heads"].get(head)
         if stored is None or tuple(stored["features"]) != names:
             raise UnreadableWeightsError(
-                f"weights/{name}.json: head {head!r} has other features than this code: run `python -m training.train_local`"
+                f"weights/{name}.json: head {head!r} has other features than this code:"
+                " run `python -m training.train_local`"
             )
         coefficients = np.array([*stored.get("vector", ()), *stored["coefficients"]], dtype=np.float64)
         heads[head] = Head(coefficients, float(stored["intercept"]))
