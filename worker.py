@@ -31,6 +31,7 @@ from retold.composition import Adapters, compose
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.settings import Settings, WorkerSettings
+from retold.store.sweeping import sweep_idle_sessions
 from workflows.operations import (
     DeleteRecordWorkflow,
     DevelopmentAmbientWorkflow,
@@ -40,6 +41,8 @@ from workflows.operations import (
 )
 from workflows.record_turn import RecordTurnWorkflow
 from workflows.turn import TurnWorkflow
+
+SWEEP_EVERY = timedelta(minutes=1)
 
 TURN_WORKFLOWS = [TurnWorkflow, RecordTurnWorkflow]
 OPERATION_WORKFLOWS = [
@@ -114,7 +117,13 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
             turn_worker(client, adapters.bodies, adapters.recorder, worker, task_queue=worker.turns_queue)
         )
         await stack.enter_async_context(operations_worker(client, adapters, worker, task_queue=worker.operations_queue))
-        yield
+        sweeping = asyncio.create_task(
+            sweep_idle_sessions(adapters.store, idle=timedelta(minutes=worker.session_idle_minutes), every=SWEEP_EVERY)
+        )
+        try:
+            yield
+        finally:
+            sweeping.cancel()
 
 
 async def serve(settings: Settings) -> None:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from retold.contracts._base import NAME_MAX_CHARS
 from retold.contracts.operations import Deployment
 from retold.examination import examine
 from retold.index.indexer import Indexer
@@ -33,11 +32,9 @@ from retold.retrieval.pipeline import Retriever
 from retold.settings import EmbedderSettings, ModelRole, Settings
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
+from retold.store.records import INVENTORY_BUILDER
 from retold.store.store import Store
 from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
-
-INVENTORY_BUILDER = "current-conditional-labels/1"
-"""Raised when the store builds the planner's inventory otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +120,7 @@ def _identities(
     return PolicyIdentities(
         planner=_name(planner, settings.planner),
         judge=_name(judge, settings.judge),
-        serving_model=serving.identity[-NAME_MAX_CHARS:],
+        serving_model=serving.identity,
         embedder=embedder.identity,
         inventory=INVENTORY_BUILDER,
         prompts={role: version for role, version in prompts.items() if version is not None},
@@ -137,7 +134,7 @@ def _identities(
 
 def _name(policy: GapPolicy | AdmissionPolicy, role: ModelRole) -> str:
     """A local policy names its weights; a hosted one is its model."""
-    return str(getattr(policy, "identity", None) or f"{role.provider}/{role.model}")[:NAME_MAX_CHARS]
+    return str(getattr(policy, "identity", None) or f"{role.provider}/{role.model}")
 
 
 async def _certificate(settings: Settings, store: Store, policies: PolicyIdentities) -> Certificate:

@@ -22,6 +22,8 @@ class WorkerSettings(Contract):
     concurrent_operations: Annotated[int, Field(ge=1, le=256)] = 8
     blocking_threads: Annotated[int, Field(ge=1, le=1024)] = 32
     """Threads for policies that block. One that never returns keeps its thread; none is queued behind it."""
+    session_idle_minutes: Annotated[int, Field(ge=1)] = 24 * 60
+    """A session that saw no turn for this long has ended: its profile is forgotten."""
     graceful_shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 40
     """How long turns in hand may take to end after SIGTERM. Above the longest stage timeout."""
 

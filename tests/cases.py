@@ -15,7 +15,7 @@ from retold.policy.ports import AdmissionDecision, MalformedReplyError, RefusedB
 from tests.scripted import GAP, NEVER_MS, RECORDS, Script, Step, helpful
 
 SERVED = Script()
-BUDGET_MS = 400
+BUDGET_MS = 700
 """Long enough that nothing that answers at once is late on a busy machine, short enough to wait for."""
 
 

@@ -12,6 +12,7 @@ the rules saw.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -589,6 +590,20 @@ class _Turn:
             timings_ms=decision.timings_ms(),
             recorded=recorded,
         )
+
+
+def render_decision(decision: TurnDecision) -> str:
+    """One line of JSON with sorted keys, for logs and tests: admitted ids, counts, and what became of the turn."""
+    return json.dumps(
+        {
+            "admitted": [ref.id for ref in decision.admitted],
+            "candidates": len(decision.candidates),
+            "disposition": decision.disposition.value,
+            "gaps": len(decision.gaps),
+            "reason": decision.reason.value,
+        },
+        sort_keys=True,
+    )
 
 
 def _nothing_opened() -> OpenResult:

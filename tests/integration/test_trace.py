@@ -42,7 +42,7 @@ async def test_the_tree_of_a_regenerated_turn(
 ) -> None:
     queues = WorkerSettings(turns_queue=f"turns-{uuid4()}", operations_queue=f"operations-{uuid4()}")
     utility = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE, shadow=False)
-    settings = Settings(data_dir=tmp_path, utility=utility, worker=queues)
+    settings = Settings(data_dir=tmp_path, utility=utility, worker=queues, development_approval="a test")
     principal = Principal(tenant=f"acme/{uuid4()}", user="anna")
     async with compose(settings) as adapters, running(client, adapters, settings):
         await client.execute_workflow(
