@@ -20,9 +20,6 @@ from retold.contracts.turn import TurnRequest
 DEADLINE_MS = 60_000
 """How long a user waits at most, whatever is wrong."""
 
-CONTEXT_CHARS = 4_000
-"""How much of the conversation goes along as public context: what your model sees anyway, memory or not."""
-
 
 async def without_memory(request: TurnRequest) -> str:
     """Answer while Temporal is away. Ask your model here; nothing is remembered or recorded meanwhile."""
@@ -43,7 +40,7 @@ async def chat(
         budget_ms: what memory may add after the draft is there; at 0 every answer is the draft, None does not hurry.
         generation: the queue of your own worker, if it generates; None for the deployment's model.
     """
-    session, conversation, remembered = uuid4().hex, "", False
+    session, remembered = uuid4().hex, False
     async for text in said:
         # One id a turn. Should this process die, the same id sent again picks up the same answer.
         turn = uuid4().hex
@@ -53,7 +50,7 @@ async def chat(
                 session,
                 turn,
                 text,
-                public_context=conversation[-CONTEXT_CHARS:] or None,
+                public_context=None,  # what your model is shown anyway: documents, the conversation so far
                 budget_ms=budget_ms,
                 host_generation=generation,
                 deadline_ms=DEADLINE_MS,
@@ -63,9 +60,8 @@ async def chat(
             print(f"! {error}")
             continue
         print(result.answer)
-        conversation += f"User: {text}\nAssistant: {result.answer}\n"
         if isinstance(result, FallbackResult):
-            print(f"  [no memory: {result.why}]")
+            print(f"  [no memory: {result.why:.60}]")
             continue
         remembered = True
         # Shown, so that a user can say "forget that": retold records delete <id>

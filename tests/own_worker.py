@@ -40,11 +40,11 @@ class OwnWorker:
     given_up: asyncio.Event = field(default_factory=asyncio.Event)
 
     @activity.defn(name="generate_draft")
-    async def generate_draft(self, asked: Json) -> Any:
+    async def serve_draft(self, asked: Json) -> Any:
         return await self._play("draft", asked, self.draft)
 
     @activity.defn(name="regenerate")
-    async def regenerate_(self, asked: Json) -> Any:
+    async def serve_regenerate(self, asked: Json) -> Any:
         return await self._play("regenerate", asked, self.regenerate)
 
     async def _play(self, stage: str, asked: Json, play: Callable[[], Awaitable[Any]]) -> Any:
@@ -133,5 +133,5 @@ async def deployed(client: Client, script: Script, own: OwnWorker | None = None)
     async with contextlib.AsyncExitStack() as running:
         host = await running.enter_async_context(serving(client, stack))
         if own is not None:
-            await running.enter_async_context(polling(client, queue, [own.generate_draft, own.regenerate_]))
+            await running.enter_async_context(polling(client, queue, [own.serve_draft, own.serve_regenerate]))
         yield Deployment(client, stack, host, queue)

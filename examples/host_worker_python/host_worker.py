@@ -45,11 +45,12 @@ class QuotingModel:
     async def __call__(self, messages: Messages) -> str:
         await asyncio.sleep(self.takes_ms / 1000)
         system, user = (message["content"] for message in messages)
+        question = user.rpartition("\n\n")[2]
         block = re.search(r"<memory-(\w+)>\n(.*)\n</memory-\1>", system, re.DOTALL)
         if block is None:
-            return f"You ask: {user} I know nothing about you that would help."
+            return f"You ask: {question} I know nothing about you that would help."
         known = [json.loads(line) for line in block[2].splitlines()]
-        return f"You ask: {user} " + " ".join(f"You told me on {fact['date']}: {fact['text']}" for fact in known)
+        return f"You ask: {question} " + " ".join(f"You told me on {fact['date']}: {fact['text']}" for fact in known)
 
 
 class Generation:

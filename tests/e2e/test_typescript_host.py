@@ -62,7 +62,7 @@ async def test_a_turn_regenerates_in_typescript(client: Client, built: Path) -> 
         assert await asyncio.wait_for(worker.wait(), 30) == 0
     assert (result.disposition, result.reason) == (D.REGENERATED, R.ADMITTED)
     # The question in its public context, and the one admitted record out of the block.
-    assert result.answer == "You ask: a menu\n\nwhat can I eat? You told me on 2026-11-27: text of r1"
+    assert result.answer == "You ask: what can I eat? You told me on 2026-11-27: text of r1"
     models = [use.model for use in turn.decision.usage if use.model == "quotes-by-rule"]
     assert len(models) == 2  # draft and regeneration
 

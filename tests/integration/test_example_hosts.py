@@ -55,7 +55,7 @@ async def test_a_worker_killed_in_mid_draft_is_replaced_by_the_next(client: Clie
         await turn.started(names.GENERATE_DRAFT)
         process.kill()
         own = OwnWorker()
-        async with polling(client, turn.queue, [own.generate_draft, own.regenerate_]):
+        async with polling(client, turn.queue, [own.serve_draft, own.serve_regenerate]):
             assert (await answer).answer == FINAL
         await assert_replays(turn.handle)
 

@@ -28,7 +28,7 @@ from retold.contracts.disposition import Disposition as D
 from retold.contracts.disposition import Reason as R
 from retold.contracts.host_generation import HostRegenerateInput
 from retold.contracts.stages import ModelUse, ProfileBlock, Stage
-from tests.cases import BUDGET_MS, SERVED
+from tests.cases import SERVED
 from tests.integration.test_turn_workflow import assert_replays, unique
 from tests.own_worker import BOUND_S, OwnWorker, deployed, polling, vanish
 from tests.scripted import DRAFT, FINAL, NEVER_MS, RECORDS, Script, Step
@@ -106,12 +106,10 @@ GARBAGE = {
     "a list": [{"text": "an answer"}],
     "no text": {"answer": "an answer"},
     "a number": 42,
-    "a number for text": {"text": 42},
     "nothing": None,
     "blank text": {"text": " \n"},
     "40,000 characters": {"text": "x" * 40_000},
     "negative tokens": {"text": "an answer", "prompt_tokens": -1},
-    "bytes": b"\xff\xfe",
     "half an emoji": encoded(rb'{"text": "\ud83d"}'),
     "half a document": encoded(b'{"text": "an ans'),
     "too deep": encoded(b'{"text": ' + b"[" * 100_000),
@@ -150,7 +148,7 @@ async def test_nobody_on_the_named_queue_is_a_typed_error_within_the_pickup_time
 
 async def test_a_host_that_serves_only_half_of_it_gets_its_drafts(client: Client) -> None:
     own = OwnWorker()
-    async with deployed(client, SERVED) as turn, polling(client, turn.queue, [own.generate_draft]):
+    async with deployed(client, SERVED) as turn, polling(client, turn.queue, [own.serve_draft]):
         result = await turn.ask()
     assert (result.answer, result.reason) == (DRAFT, R.REGENERATION_ERROR)
 
@@ -166,7 +164,7 @@ async def test_a_host_too_slow_for_its_draft_has_no_answer(client: Client) -> No
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        (SERVED.with_budget(BUDGET_MS), R.REGENERATION_CUT_OFF),
+        (SERVED.with_budget(1_500), R.REGENERATION_CUT_OFF),
         (SERVED.with_config(regeneration_timeout_ms=200), R.REGENERATION_TIMEOUT),
     ],
     ids=["budget", "stage timeout"],

@@ -31,10 +31,11 @@ export function quotingModel(takesMs: number): Model {
     name: "quotes-by-rule",
     async generate({ system, user }, signal) {
       await sleep(takesMs, undefined, { signal });
+      const question = user.slice(user.lastIndexOf("\n\n") + 1).trim();
       const block = /<memory-(\w+)>\n([^]*)\n<\/memory-\1>/.exec(system)?.[2];
-      if (block === undefined) return `You ask: ${user} I know nothing about you that would help.`;
+      if (block === undefined) return `You ask: ${question} I know nothing about you that would help.`;
       const known = block.split("\n").map((line) => JSON.parse(line) as { date: string; text: string });
-      return `You ask: ${user} ${known.map(({ date, text }) => `You told me on ${date}: ${text}`).join(" ")}`;
+      return `You ask: ${question} ${known.map(({ date, text }) => `You told me on ${date}: ${text}`).join(" ")}`;
     },
   };
 }
