@@ -52,8 +52,9 @@ with workflow.unsafe.imports_passed_through():
         StageResult,
     )
     from retold.contracts.turn import Durability, TurnRequest, TurnResult
+    from retold.policy.driver import DraftFailedError, Running, TurnStart
     from retold.policy.ports import TurnConflictError
-    from retold.policy.utility_aware import DraftFailedError, Running, TurnStart, run_turn
+    from retold.policy.utility_aware import run_turn
     from retold.telemetry.names import mark_turn
     from workflows.host_generation import HostGenerator
 

@@ -29,10 +29,11 @@ from retold.contracts.stages import (
     RetrieveResult,
 )
 from retold.contracts.turn import Durability, Principal, TurnOptions, TurnRequest, TurnResult
+from retold.policy.driver import TurnStart
 from retold.policy.limits import abandon, utc_now
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
-from retold.policy.utility_aware import TurnStart, run_turn
+from retold.policy.utility_aware import run_turn
 
 ResultT = TypeVar("ResultT")
 

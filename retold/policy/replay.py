@@ -31,7 +31,8 @@ from retold.contracts.stages import (
     Stage,
 )
 from retold.contracts.turn import Durability, TurnOptions, TurnRequest
-from retold.policy.utility_aware import DraftFailedError, TurnStart, run_turn
+from retold.policy.driver import DraftFailedError, TurnStart
+from retold.policy.utility_aware import run_turn
 
 _ANY_TEXT = "(not stored in the decision)"
 ResultT = TypeVar("ResultT")

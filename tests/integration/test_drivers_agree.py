@@ -17,12 +17,12 @@ from retold.contracts.decision import TurnRecord
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.stages import ProposedGap
 from retold.contracts.turn import Durability, Principal, TurnOptions
+from retold.policy.driver import DraftFailedError
 from retold.policy.orchestrator import UtilityAwareOrchestrator
 from retold.policy.ports import MalformedReplyError, RefusedByProviderError
 from retold.policy.recording import TurnRecorder
 from retold.policy.replay import replay
 from retold.policy.stages import TurnStageBodies
-from retold.policy.utility_aware import DraftFailedError
 from retold.settings import WorkerSettings
 from tests.scripted import ANNA, DRAFT, FINAL, GAP, RECORDS, Script, Stack, Step, helpful, request, scripted
 from worker import turn_worker

@@ -10,10 +10,10 @@ import pytest
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.stages import ProfileBlock
 from retold.contracts.turn import TurnOptions
+from retold.policy.driver import DraftFailedError
 from retold.policy.orchestrator import TurnMemoryDecision, UtilityAwareOrchestrator
 from retold.policy.recording import CircuitBreaker, TurnRecorder
 from retold.policy.replay import replay
-from retold.policy.utility_aware import DraftFailedError
 from tests.cases import CASES, SERVED, Case
 from tests.scripted import ANNA, DRAFT, FINAL, NEVER_MS, RECORDS, Script, Stack, Step, helpful, scripted
 
