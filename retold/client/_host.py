@@ -164,24 +164,35 @@ class Host:
         await self.client.get_workflow_handle(turn_workflow_id(principal, session, turn)).cancel()
 
     async def end_session(self, principal: Principal, session: str) -> None:
-        """Forget the session's profile: the user's next session gets a freshly assembled one."""
-        await self.client.execute_workflow(
-            names.END_SESSION_WORKFLOW,
-            EndSessionInput(principal=principal, session_id=session),
-            id=f"end-session/{uuid4()}",
-            task_queue=self._operations_queue,
-            execution_timeout=timedelta(seconds=60),
-        )
+        """Forget the session's profile: the user's next session gets a freshly assembled one.
+
+        Raises:
+            InvalidTurnError: the session's name is out of bounds.
+            OperationRefusedError: there is no such session, or it is another user's.
+            UnreachableError: Temporal is out of reach. An idle session ends by itself.
+        """
+        try:
+            ended = EndSessionInput(principal=principal, session_id=session)
+        except ValidationError as error:
+            raise InvalidTurnError(refusal_text(error)) from error
+        try:
+            await self.client.execute_workflow(
+                names.END_SESSION_WORKFLOW,
+                ended,
+                id=f"end-session/{uuid4()}",
+                task_queue=self._operations_queue,
+                execution_timeout=timedelta(seconds=60),
+            )
+        except WorkflowFailureError as failure:
+            raise from_failure(failure) from failure
+        except (RPCError, RuntimeError) as error:
+            raise _out_of_reach(error) from error
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
         try:
             handle = await self._start(request)
-        except RPCError as error:
-            if error.status not in _UNREACHABLE:
-                raise
-            return await self._fall_back(request, error.status.name)
-        except RuntimeError as error:  # a lazy client that cannot make its first connection
-            return await self._fall_back(request, str(error)[:200])
+        except (RPCError, RuntimeError) as error:
+            return await self._fall_back(request, _out_of_reach(error))
         try:
             result = await handle.result()
         except WorkflowFailureError as failure:
@@ -210,7 +221,15 @@ class Host:
             # It ended before: the same turn gets the same answer.
             return self.client.get_workflow_handle(workflow_id, result_type=TurnResult)
 
-    async def _fall_back(self, request: TurnRequest, why: str) -> FallbackResult:
+    async def _fall_back(self, request: TurnRequest, why: UnreachableError) -> FallbackResult:
         if self._fallback is None:
-            raise UnreachableError(f"Temporal is out of reach ({why}); check its address, or connect with a fallback")
-        return FallbackResult(await self._fallback(request), why)
+            raise why
+        return FallbackResult(await self._fallback(request), str(why))
+
+
+def _out_of_reach(error: RPCError | RuntimeError) -> UnreachableError:
+    """A lazy client that cannot make its first connection raises a bare RuntimeError. Other errors pass through."""
+    if isinstance(error, RPCError) and error.status not in _UNREACHABLE:
+        raise error
+    said = error.status.name if isinstance(error, RPCError) else str(error)[:200]
+    return UnreachableError(f"Temporal is out of reach ({said}); check its address, or connect with a fallback")

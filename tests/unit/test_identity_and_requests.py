@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from retold.client import FallbackResult, UnreachableError, connect
+from retold.client import FallbackResult, InvalidTurnError, UnreachableError, connect
 from retold.contracts.identity import decision_id, request_digest, session_key, turn_ref, turn_workflow_id
 from retold.contracts.turn import Durability, HostGeneration, Principal, TurnOptions, TurnRequest
 from tests.scripted import ANNA
@@ -102,3 +102,11 @@ async def test_temporal_out_of_reach_is_a_typed_error_or_the_hosts_own_fallback(
         answered = await host.turn(ANNA, "s1", "t1", "hello")
         assert isinstance(answered, FallbackResult)
         assert answered.answer == "no memory today: hello"
+
+
+async def test_ending_a_session_without_temporal_is_a_typed_error() -> None:
+    async with connect(address="127.0.0.1:1", reach_timeout_ms=300) as host:
+        with pytest.raises(UnreachableError, match="out of reach"):
+            await host.end_session(ANNA, "s1")
+        with pytest.raises(InvalidTurnError, match="session_id"):
+            await host.end_session(ANNA, " ")
