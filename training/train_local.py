@@ -48,7 +48,7 @@ PEOPLE = 4
 RANK_RIDGE = 1.0
 UNANSWERABLE_PASSES = 0.55
 """Share of the authored unanswerable turns that the answerability gate lets through, out of fold."""
-SETTINGS = {"turn_slack": 1.0, "max_admitted": 5.0, "recall_company_gap": 4.0, "preference_company_gap": 1.5}
+SETTINGS = {"turn_slack": 1.0, "max_admitted": 5.0, "recall_company_gap": 6.0, "preference_company_gap": 1.5}
 """Logits: how far below its threshold the judge still trusts another planner's gap, and how far below the best record
 another one may be. Preferences of one person all look a little relevant to a wish, so their company is kept closer."""
 
@@ -194,7 +194,7 @@ def floors(family: str, mine: Sequence[dict[str, Any]], scores: dict[int, Array]
 
 
 FLOOR_QUANTILE = {"recall": 0.01, "preference": 0.05}
-COMPANY_FLOOR = {"recall": round(math.log(0.07 / 0.93), 3), "preference": round(math.log(0.1 / 0.9), 3)}
+COMPANY_FLOOR = {"recall": round(math.log(0.04 / 0.96), 3), "preference": round(math.log(0.1 / 0.9), 3)}
 
 
 def fit_gate(turns: Sequence[dict[str, Any]], scores: dict[int, Array]) -> tuple[Array, float, float, dict[str, float]]:

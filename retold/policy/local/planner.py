@@ -17,7 +17,6 @@ from retold.contracts.stages import ProfileBlock, ProposedGap
 from retold.policy.local import queries, turn_features, weights
 from retold.policy.ports import Embedder, GapDecision
 
-MAX_GAPS = 3
 _FEATURES = {"recall": turn_features.NAMES, "preference": turn_features.NAMES}
 
 
@@ -80,7 +79,7 @@ class LocalGapPlanner:
         if max(recall, preference) <= 0:
             return GapDecision()
         prefers = preference > 0 and preference > recall
-        asked = [turn] if prefers else queries.parts(turn)[:MAX_GAPS]
+        asked = [turn] if prefers else queries.parts(turn)
         return GapDecision(
             gaps=tuple(
                 ProposedGap(category=queries.category(each, prefers=prefers).value, query=queries.query(each))

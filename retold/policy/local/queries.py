@@ -9,6 +9,9 @@ from retold.contracts.stages import GapCategory
 from retold.policy.local.lexicon import Lexicon, spaced
 from retold.retrieval.text import content_words
 
+MAX_PARTS = 3
+"""As many as a turn may have gaps: further questions of a long turn are not searched for."""
+
 _FILLER = re.compile(
     r"^(?:(?:hi|hey|hello|ok|okay|so|well|and|but|by the way|please|sorry|one more thing|another thing)\b[,!.:]?\s+)*"
     r"(?:(?:can|could|would|will) you (?:please )?(?:tell|remind) me(?: again)?[,:]?\s+"
@@ -64,7 +67,10 @@ def category(turn: str, *, prefers: bool) -> GapCategory:
 
 
 def parts(turn: str) -> list[str]:
-    """The questions of a turn, whole turn first if it holds only one. A part that points at another stays with it."""
+    """The questions of a turn, at most three; the turn itself if it holds only one.
+
+    A part that points at another ("... and how much did it cost") stays with it.
+    """
     sentences = [each.strip() for each in _SENTENCE.split(turn) if each and each.strip()]
     asked = [each for each in sentences if each.endswith(("?", "？", "؟"))]
     if len(asked) < 2:
@@ -73,7 +79,7 @@ def parts(turn: str) -> list[str]:
     for sentence in asked:
         pieces = [piece.strip() for part in _SPLIT.split(sentence) for piece in _CHINESE_SPLIT.split(part)]
         split += pieces if all(_stands_alone(piece) for piece in pieces) else [sentence]
-    return split
+    return split[:MAX_PARTS]
 
 
 def _stands_alone(piece: str) -> bool:

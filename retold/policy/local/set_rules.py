@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ NAMED_RESTATEMENT_COSINE = 0.82
 """Lower where both texts carry the same names and numbers: those are the fact, the rest is wording."""
 KNOWN_SHARE = 0.85
 """Share of a record's words beyond the question that a known text must hold to make the record redundant."""
+
+_PASSAGE_SENTENCES = 3
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
 
 _NO_LONGER = re.compile(
     r"\b(?:no longer|not any ?more|any ?more|used to|former|formerly|previously|stopped|quit|gave up|cancelled|"
@@ -71,8 +75,9 @@ def judge_together(
     for repeat in _restated(candidates, cosines, scores, verdicts):
         verdicts[repeat] = Verdict.REDUNDANT
     asked = set(content_words(turn))
+    passages = _passages(known)
     for at, record in enumerate(candidates):
-        if verdicts[at] is None and any(_says(text, record, asked) for text in known):
+        if verdicts[at] is None and any(_says(passage, record, asked) for passage in passages):
             verdicts[at] = Verdict.REDUNDANT
     open_ones = [at for at in range(len(candidates)) if verdicts[at] is None]
     chosen = sorted((at for at in open_ones if scores[at] > 0), key=lambda at: (-scores[at], at))[:max_admitted]
@@ -179,17 +184,42 @@ def _restated(
     return out
 
 
-def _says(text: str, record: MemoryRecord, asked: set[str]) -> bool:
-    """Whether a text already holds what the record adds beyond the words of the question."""
-    said = set(content_words(text))
-    adds = [
-        word for word in content_words(record.text) if word not in asked and word not in {"user", fold(record.subject)}
-    ]
-    if not adds or not all(number in words(text) for number in numbers(record.text)):
+@dataclass(frozen=True)
+class _Passage:
+    """A few sentences of what is known already, ready to be compared with every record."""
+
+    content: frozenset[str]
+    words: frozenset[str]
+    negated: bool
+    denies: bool
+
+
+def _passages(texts: Sequence[str]) -> list[_Passage]:
+    """Every three sentences in a row. In a long context a record's words scattered over pages say nothing."""
+    found = []
+    for text in texts:
+        sentences = [each for each in _SENTENCE_END.split(text) if each.strip()]
+        for start in range(max(len(sentences) - _PASSAGE_SENTENCES, 0) + 1):
+            part = " ".join(sentences[start : start + _PASSAGE_SENTENCES])
+            found.append(
+                _Passage(
+                    content=frozenset(content_words(part)),
+                    words=frozenset(words(part)),
+                    negated=bool(negations(part)),
+                    denies=bool(_DONT_KNOW.search(part)),
+                )
+            )
+    return found
+
+
+def _says(passage: _Passage, record: MemoryRecord, asked: set[str]) -> bool:
+    """Whether a passage already holds what the record adds beyond the words of the question."""
+    plain = {"user", fold(record.subject)} | asked
+    adds = [word for word in content_words(record.text) if word not in plain]
+    if not adds or not passage.words.issuperset(numbers(record.text)):
         return False
-    share = sum(word in said for word in adds) / len(adds)
-    denied = bool(_DONT_KNOW.search(text)) and len(text) < 400
-    return share >= KNOWN_SHARE and not denied and bool(negations(text)) >= bool(negations(record.text))
+    share = sum(word in passage.content for word in adds) / len(adds)
+    return share >= KNOWN_SHARE and not passage.denies and passage.negated >= bool(negations(record.text))
 
 
 def _joint(
