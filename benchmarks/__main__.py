@@ -98,10 +98,11 @@ def main() -> int:
 
 
 async def _until_told_to_stop(console: Console, extent: Extent, sections: tuple[str, ...]) -> Results:
-    """SIGTERM ends a run as Ctrl-C does: through every `finally` on the way out."""
+    """Ctrl-C and SIGTERM cancel the run, so that it ends through every `finally` on the way out."""
     running = asyncio.current_task()
     assert running is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(asked, running.cancel)
     started = time.monotonic()
     before = load_average()
     with console.status("starting") as status, tempfile.TemporaryDirectory(dir=BUILD, prefix="bench-") as folder:

@@ -288,7 +288,7 @@ class _Bench:
     async def _turn(self, run: str, number: int, budget_ms: int, durability: Durability) -> tuple[float, float, bool]:
         """Over-run at the worker and at the host in milliseconds, and whether the deadline ended the turn."""
         hangs = HANGS[self.style]
-        asked = self.stack.request(run, number, durability, budget_ms, text=hangs[number % len(hangs)])
+        asked = self.stack.request(run, number, number, durability, budget_ms, text=hangs[number % len(hangs)])
         result = await answered(self.host, asked)
         had = time.perf_counter()
         turn = turn_workflow_id(asked.principal, asked.session_id, asked.turn_id)

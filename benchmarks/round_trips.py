@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 
 from benchmarks.ports import Pace, PacedRetriever, paced_bodies
-from benchmarks.stack import Stack, answered, improved, serving
+from benchmarks.stack import TURNS_A_SESSION, Stack, answered, improved, serving
 from benchmarks.turn_overhead import BUDGET_MS, EVERYDAY, STAGE, TURN, Everyday, everyday_worker
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.turn import Durability
@@ -62,7 +62,7 @@ async def count_round_trips(stack: Stack, turns: int, progress: Callable[[str], 
             progress(f"counting calls and events: {name}")
 
             async def turn(run: str, number: int, durability: Durability = durability) -> str:
-                asked = stack.request(run, number, durability, BUDGET_MS)
+                asked = stack.request(run, number // TURNS_A_SESSION, number, durability, BUDGET_MS)
                 improved(await answered(host, asked))
                 return turn_workflow_id(asked.principal, asked.session_id, asked.turn_id)
 

@@ -38,6 +38,7 @@ from worker import turn_worker
 TENANTS = 50
 RECORDS_A_TENANT = 8
 TURNS_A_SESSION = 10
+"""The session's profile is assembled in the first of them and read in the others."""
 
 
 class CountedAndDropped(SpanExporter):
@@ -72,12 +73,18 @@ class Stack:
         )
 
     def request(
-        self, run: str, number: int, durability: Durability, budget_ms: int | None, text: str = TEXT
+        self,
+        run: str,
+        conversation: int,
+        number: int,
+        durability: Durability,
+        budget_ms: int | None,
+        text: str = TEXT,
     ) -> TurnRequest:
-        """Turns go round the principals, ten a session: the profile is assembled in one and read in nine."""
+        """One turn of a conversation: a session of its own, with the principal whose turn it is."""
         return TurnRequest(
-            principal=self.principals[number % len(self.principals)],
-            session_id=f"{run}-{number // len(self.principals) // TURNS_A_SESSION}",
+            principal=self.principals[conversation % len(self.principals)],
+            session_id=f"{run}-{conversation}",
             turn_id=str(number),
             text=text,
             options=TurnOptions(latency_budget_ms=budget_ms, durability=durability),

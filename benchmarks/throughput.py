@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from temporalio.service import RPCError
 
 from benchmarks.ports import Pace, paced_bodies
-from benchmarks.stack import Stack, answered, serving
+from benchmarks.stack import TURNS_A_SESSION, Stack, answered, serving
 from retold.client import Host, UnreachableError
 from retold.contracts.disposition import Disposition
 from retold.contracts.turn import Durability
@@ -83,18 +83,21 @@ async def _whole_turns(stack: Stack) -> AsyncIterator[Host]:
 
 
 async def _loop(stack: Stack, host: Host, concurrency: int, seconds: float) -> Throughput:
-    run, numbers = str(uuid.uuid4()), itertools.count()
+    run = str(uuid.uuid4())
     walls_ms: list[float] = []
     cut_short = unreached = recorded_late = 0
     started, cpu = time.perf_counter(), time.process_time()
     until = started + seconds
 
-    async def one_after_another(wait_s: float) -> None:
+    async def one_after_another(lane: int) -> None:
         nonlocal cut_short, unreached, recorded_late
-        await asyncio.sleep(wait_s)
-        while (sent := time.perf_counter()) < until:
+        await asyncio.sleep(RAMP_S * lane / concurrency)
+        for number in itertools.count():
+            if (sent := time.perf_counter()) >= until:
+                break
+            conversation = lane + concurrency * (number // TURNS_A_SESSION)
             try:
-                result = await answered(host, stack.request(run, next(numbers), Durability.TURN, None))
+                result = await answered(host, stack.request(run, conversation, number, Durability.TURN, None))
             except (RPCError, UnreachableError):
                 unreached += 1
                 continue
@@ -105,7 +108,7 @@ async def _loop(stack: Stack, host: Host, concurrency: int, seconds: float) -> T
                 cut_short += 1
 
     async with asyncio.TaskGroup() as group:
-        for at in range(concurrency):
-            group.create_task(one_after_another(RAMP_S * at / concurrency))
+        for lane in range(concurrency):
+            group.create_task(one_after_another(lane))
     elapsed_s = time.perf_counter() - started
     return Throughput(walls_ms, cut_short, unreached, recorded_late, elapsed_s, time.process_time() - cpu)

@@ -30,7 +30,7 @@ from benchmarks.everyday_turn import EverydayTurnWorkflow
 from benchmarks.measures import rotated
 from benchmarks.peer_processes import running_peers
 from benchmarks.ports import Pace, PacedRetriever, paced_bodies
-from benchmarks.stack import Stack, answered, improved, serving
+from benchmarks.stack import TURNS_A_SESSION, Stack, answered, improved, serving
 from retold.client import Host
 from retold.contracts.turn import Durability, TurnResult
 from retold.policy.blocking import BlockingPool
@@ -161,7 +161,7 @@ class InProcess:
         return [await _timed(self._turn(run, number)) for number in range(turns)]
 
     async def _turn(self, run: str, number: int) -> None:
-        asked = self._stack.request(run, number, Durability.TURN, BUDGET_MS)
+        asked = self._stack.request(run, number // TURNS_A_SESSION, number, Durability.TURN, BUDGET_MS)
         done = await self._driver.prepare_turn(
             asked.principal, asked.session_id, asked.turn_id, asked.text, options=asked.options
         )
@@ -179,7 +179,11 @@ class ThroughTemporal:
         return [await _timed(self._turn(run, number)) for number in range(turns)]
 
     async def _turn(self, run: str, number: int) -> None:
-        improved(await answered(self._host, self._stack.request(run, number, self._durability, BUDGET_MS)))
+        improved(
+            await answered(
+                self._host, self._stack.request(run, number // TURNS_A_SESSION, number, self._durability, BUDGET_MS)
+            )
+        )
 
 
 class Everyday:
@@ -191,7 +195,7 @@ class Everyday:
         return [await _timed(self.turn(f"everyday/{run}/{number}", run, number)) for number in range(turns)]
 
     async def turn(self, workflow_id: str, run: str, number: int) -> None:
-        request = self._stack.request(run, number, Durability.STAGE, BUDGET_MS)
+        request = self._stack.request(run, number // TURNS_A_SESSION, number, Durability.STAGE, BUDGET_MS)
         result: TurnResult = await self._client.execute_workflow(
             EverydayTurnWorkflow.run,
             request,
