@@ -62,9 +62,6 @@ BACKSTOP = timedelta(milliseconds=500)
 """Stages enforce their own limits; a server-side timeout is only there for a worker that cannot any more."""
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=1)
-AT_ONCE = timedelta(milliseconds=10)
-"""Between a worker's death and the next attempt there is nothing to wait for; the server's timers add their own."""
-
 OPEN_LIMIT = timedelta(seconds=2)
 NEVER_RETRIED = ["PayloadsTooLarge", names.SESSION_OWNED_BY_ANOTHER]
 
@@ -97,6 +94,12 @@ class TurnWorkflow:
             raise ApplicationError(
                 str(error), error.decision_id, error.failure.error, type=names.DRAFT_FAILED, non_retryable=True
             ) from error
+        except FailureError:
+            raise
+        except Exception as error:
+            # A mistake of ours. Left alone it would fail the workflow task again and again while the host waits.
+            workflow.logger.exception("the turn's algorithm failed")
+            raise ApplicationError(type(error).__name__, type=names.MISTAKE, non_retryable=True) from error
         mark_turn(result)
         return result
 
@@ -279,7 +282,7 @@ class _TemporalStages:
         *,
         attempts: int = 2,
         alone: bool = False,
-    ) -> workflow.ActivityHandle[Any]:
+    ) -> asyncio.Task[Any]:
         """Start a stage the way the durability asks for. A stage that runs `alone` may be local in both.
 
         Attempts of a regular stage are for a worker's death: a stage answers its own failures by value. A stage
@@ -295,17 +298,38 @@ class _TemporalStages:
                 retry_policy=RetryPolicy(maximum_attempts=1),
                 cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
             )
-        return workflow.start_activity(
-            name,
-            stage,
-            result_type=result_type,
-            start_to_close_timeout=until,
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=RetryPolicy(
-                initial_interval=AT_ONCE, maximum_attempts=attempts, non_retryable_error_types=NEVER_RETRIED
-            ),
-            cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
-        )
+        return asyncio.create_task(_regular(name, stage, until, result_type, attempts))
+
+
+async def _regular(name: str, stage: BaseModel, until: timedelta, result_type: type[Any], attempts: int) -> Any:
+    """A regular stage, started again when its worker is gone.
+
+    Started here and not by the server's retry: news of the loss, like a result, waits about a second in the dead
+    worker's sticky queue, and the timer of a retry would be a second more.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            return await workflow.execute_activity(
+                name,
+                stage,
+                result_type=result_type,
+                start_to_close_timeout=until,
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=RetryPolicy(maximum_attempts=1),
+                cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+            )
+        except ActivityError as error:
+            if attempt == attempts or not _worker_is_gone(error):
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _worker_is_gone(error: ActivityError) -> bool:
+    """It stopped beating, or its grace ended before the stage did."""
+    cause = error.cause
+    if isinstance(cause, TimeoutError):
+        return cause.type is TimeoutType.HEARTBEAT
+    return isinstance(cause, ApplicationError) and cause.type == "WorkerShutdown"
 
 
 def _failure(error: FailureError) -> StageFailure:
