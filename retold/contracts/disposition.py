@@ -48,6 +48,7 @@ class Reason(StrEnum):
     RETRIEVAL_TIMEOUT = "retrieval_timeout"
     RETRIEVAL_ERROR = "retrieval_error"
     RETRIEVAL_MALFORMED = "retrieval_malformed"
+    RETRIEVAL_REFUSED = "retrieval_refused"
     JUDGE_TIMEOUT = "judge_timeout"
     JUDGE_ERROR = "judge_error"
     JUDGE_MALFORMED = "judge_malformed"
@@ -89,7 +90,7 @@ TABLE: dict[Disposition, frozenset[Reason]] = {
     _D.BASELINE_POLICY_FAILURE: frozenset(
         {
             _R.PLANNER_TIMEOUT, _R.PLANNER_ERROR, _R.PLANNER_MALFORMED, _R.PLANNER_REFUSED,
-            _R.RETRIEVAL_TIMEOUT, _R.RETRIEVAL_ERROR, _R.RETRIEVAL_MALFORMED,
+            _R.RETRIEVAL_TIMEOUT, _R.RETRIEVAL_ERROR, _R.RETRIEVAL_MALFORMED, _R.RETRIEVAL_REFUSED,
             _R.JUDGE_TIMEOUT, _R.JUDGE_ERROR, _R.JUDGE_MALFORMED, _R.JUDGE_REFUSED,
             _R.REGENERATION_TIMEOUT, _R.REGENERATION_ERROR, _R.REGENERATION_MALFORMED, _R.REGENERATION_REFUSED,
         }

@@ -36,6 +36,8 @@ SESSION_OWNED_BY_ANOTHER = "SessionOwnedByAnother"
 TURN_CONFLICT = "TurnConflict"
 DRAFT_FAILED = "DraftFailed"
 OPERATION_REFUSED = "OperationRefused"
+MISTAKE = "Mistake"
+"""Retold itself is wrong. The message names the error's type; the worker's log has the rest."""
 
 HOST_NOT_SERVING = "HostNotServing"
 """The failure of a stage whose task queue nobody serves."""

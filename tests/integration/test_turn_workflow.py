@@ -16,6 +16,7 @@ from retold.client import (
     DraftFailedError,
     Host,
     InvalidTurnError,
+    RetoldError,
     SessionOwnedByAnotherError,
     TurnCancelledError,
     TurnConflictError,
@@ -226,3 +227,16 @@ async def test_history_stays_small(client: Client, durability: Durability) -> No
         await ask(host, stack, principal, durability)
     history = await client.get_workflow_handle(turn_workflow_id(principal, "s1", "t1")).fetch_history()
     assert len(history.events) <= (12 if durability is Durability.TURN else 36)
+
+
+async def test_a_mistake_of_ours_fails_the_turn_at_once_instead_of_wedging_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("retold.policy.turn_books.TurnBooks._chosen_durability", broken)
+    stack, principal = scripted(SERVED), unique()
+    async with serving(client, stack) as host, asyncio.timeout(20):
+        with pytest.raises(RetoldError, match="ZeroDivisionError"):
+            await ask(host, stack, principal, Durability.TURN)
