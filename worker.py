@@ -32,6 +32,7 @@ from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.settings import Settings, WorkerSettings
 from retold.store.sweeping import sweep_idle_sessions
+from retold.telemetry.logs import leave_out_expected_noise
 from workflows.operations import (
     DeleteRecordWorkflow,
     DevelopmentAmbientWorkflow,
@@ -111,6 +112,7 @@ def operations_worker(
 @asynccontextmanager
 async def running(client: Client, adapters: Adapters, settings: Settings) -> AsyncIterator[None]:
     """Both workers, polling until the block ends; then they finish what they have in hand."""
+    leave_out_expected_noise()
     async with AsyncExitStack() as stack:
         worker = settings.worker
         await stack.enter_async_context(

@@ -29,5 +29,5 @@ async def heartbeating() -> AsyncIterator[None]:
 
 async def _beat() -> None:
     while True:
+        await asyncio.sleep(BEAT_S)  # first: most stages end before a first beat would be worth its round trip
         activity.heartbeat()
-        await asyncio.sleep(BEAT_S)

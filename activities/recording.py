@@ -13,6 +13,7 @@ from retold.contracts import names
 from retold.contracts.decision import TurnRecord
 from retold.contracts.recording import RecordInput, RecordResult
 from retold.policy.recording import TurnRecorder
+from retold.telemetry.names import RECORD_SPAN, turn_span
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class RecordingActivities:
 
     @activity.defn(name=names.RECORD_TURN)
     async def record_turn(self, stage: RecordInput) -> RecordResult:
-        why_not = await self.recorder.try_record(stage.record, stage.limit_ms)
+        with turn_span(RECORD_SPAN):
+            why_not = await self.recorder.try_record(stage.record, stage.limit_ms)
         return RecordResult(written=why_not is None, why_not=why_not)
 
     @activity.defn(name=names.RECORD_TURN_LATE)
     async def record_turn_late(self, record: TurnRecord) -> None:
         """Write it, whatever the breaker thinks: this is the attempt that finds out whether the store is back."""
-        async with heartbeating():
-            await self.recorder.store.record_turn(record)
+        with turn_span(RECORD_SPAN):
+            async with heartbeating():
+                await self.recorder.store.record_turn(record)

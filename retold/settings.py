@@ -17,8 +17,9 @@ from retold.retrieval.config import RetrievalConfig
 class WorkerSettings(Contract):
     turns_queue: str = names.TURNS_QUEUE
     operations_queue: str = names.OPERATIONS_QUEUE
-    concurrent_turns: Annotated[int, Field(ge=1, le=4096)] = 100
-    """Turns that may be in flight on one worker. Local activities get four slots a turn."""
+    concurrent_turns: Annotated[int, Field(ge=1, le=4096)] = 32
+    """Turns that may be in flight on one worker; local activities get four slots a turn. More than its cores can
+    carry makes turns outlive their workflow task, and then they run twice: the others wait with the server."""
     concurrent_operations: Annotated[int, Field(ge=1, le=256)] = 8
     blocking_threads: Annotated[int, Field(ge=1, le=1024)] = 32
     """Threads for policies that block. One that never returns keeps its thread; none is queued behind it."""

@@ -55,7 +55,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.policy.driver import DraftFailedError, Running, TurnStart
     from retold.policy.ports import TurnConflictError
     from retold.policy.utility_aware import run_turn
-    from retold.telemetry.names import mark_turn
+    from retold.telemetry.names import WORKFLOW_SPAN, mark_turn, turn_span
     from workflows.host_generation import HostGenerator
 
 BACKSTOP = timedelta(milliseconds=500)
@@ -75,7 +75,10 @@ class TurnWorkflow:
         Raises:
             ApplicationError: of type `InvalidRequest`, `SessionOwnedByAnother`, `TurnConflict` or `DraftFailed`.
         """
-        turn = _accepted(request)
+        with turn_span(WORKFLOW_SPAN):
+            return await self._answer(_accepted(request))
+
+    async def _answer(self, turn: TurnRequest) -> TurnResult:
         info = workflow.info()
         # Of the two start times this is the host's; `start_time` is when the first task ran, wherever that was.
         late_by = workflow.now() - info.workflow_start_time

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import uuid4
 
-from opentelemetry import trace
 from pydantic import ValidationError
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -38,6 +37,7 @@ from retold.contracts.turn import (
     TurnRequest,
     TurnResult,
 )
+from retold.telemetry.names import TURN_SPAN, turn_span
 
 TURN_EXECUTION_TIMEOUT = timedelta(seconds=120)
 """Bounds a turn that no worker picks up. Above the sum of all default stage timeouts."""
@@ -45,7 +45,8 @@ TURN_EXECUTION_TIMEOUT = timedelta(seconds=120)
 TASK_TIMEOUT = timedelta(seconds=2)
 """How soon a turn is handed to another worker when the one that had it died."""
 
-_UNREACHABLE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
+_UNREACHABLE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+"""`CANCELLED` is what the SDK says when the call's own timeout ran out; the caller giving up raises in the caller."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Host:
 
     async def send(self, request: TurnRequest, *, deadline_ms: int | None = None) -> TurnResult | FallbackResult:
         """Like :meth:`turn`, for a request that is already built."""
-        with trace.get_tracer("retold").start_as_current_span("turn"):
+        with turn_span(TURN_SPAN):
             try:
                 async with asyncio.timeout(None if deadline_ms is None else deadline_ms / 1000):
                     return await self._answer(request)

@@ -25,6 +25,11 @@ FAILURE_KIND = "retold.failure.kind"
 FAILURE_TYPE = "error.type"
 RECORDED = "retold.turn.recorded"
 
+TURN_SPAN = "turn"
+"""The host's side of a turn: its start to its answer."""
+WORKFLOW_SPAN = "turn.workflow"
+RECORD_SPAN = "turn.record"
+
 
 @dataclass(frozen=True)
 class StageSpan:
@@ -47,6 +52,13 @@ def stage_span(stage: Stage, decision_id: str | None = None) -> Iterator[StageSp
         f"turn.{stage.value}", attributes=attributes, record_exception=False
     ) as span:
         yield StageSpan(span)
+
+
+@contextmanager
+def turn_span(name: str) -> Iterator[Span]:
+    """A span around a part of a turn that is no stage: the workflow itself, the writing of its record."""
+    with trace.get_tracer(TRACER).start_as_current_span(name, record_exception=False) as span:
+        yield span
 
 
 @contextmanager
