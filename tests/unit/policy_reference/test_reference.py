@@ -22,6 +22,8 @@ TODAY = datetime(2026, 3, 4, 23, 59, tzinfo=UTC)
 class Scripted:
     """A model that answers one text and keeps what it was shown."""
 
+    identity = "scripted"
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.shown: tuple[Message, ...] = ()
