@@ -100,10 +100,14 @@ class Line:
     def task_queue(self) -> str:
         return f"turns-{self.name}"
 
-    async def ready(self) -> None:
-        """One worker polls, another one stands by."""
-        self.active, self.standby = await asyncio.gather(self.start(self), self.start(self))
+    async def ready(self, *, standby: bool) -> None:
+        """One worker polls; another one stands by, if wanted."""
+        started = await asyncio.gather(*(self.start(self) for _ in range(2 if standby else 1)))
+        self.active, self.standby = started[0], started[-1]
         await self.active.poll_for_turns()
+
+    async def end(self) -> None:
+        await asyncio.gather(self.active.end(), self.standby.end())
 
     async def take_over(self) -> None:
         """The worker that stood by polls; nobody stands by now."""
@@ -154,11 +158,12 @@ class CrashRig:
     store: Store
     _owned: AsyncExitStack
     _servers: AsyncExitStack
+    _sent: set[str] = field(default_factory=set)
 
-    async def line(self, name: str, takes_ms: Mapping[str, int]) -> Line:
+    async def line(self, name: str, takes_ms: Mapping[str, int], *, standby: bool = True) -> Line:
         """A line of workers whose stages take as long as said; one polls, one stands by."""
         line = Line(f"{name}-{uuid4()}", self._start_worker, self.data_dir / f"{name}.executions", takes_ms)
-        await line.ready()
+        await line.ready(standby=standby)
         return line
 
     def send(self, line: Line, durability: Durability, *, budget_ms: int | None = None) -> SentTurn:
@@ -170,6 +175,7 @@ class CrashRig:
 
     def send_again(self, line: Line, request: TurnRequest) -> SentTurn:
         host = Host(self.client, task_queue=line.task_queue)
+        self._sent.add(turn_workflow_id(request.principal, request.session_id, request.turn_id))
 
         async def answer() -> tuple[TurnResult, float]:
             result = await host.send(request)
@@ -189,6 +195,10 @@ class CrashRig:
         said = [turn.role for turn in await self.store.session_turns(ANNA, session_id)]
         assert said == ["user", "draft", "final"] if row.final_turn_ref else ["user", "draft"]
         return row
+
+    async def turns_and_rows(self) -> tuple[int, int]:
+        """How many different turns were sent, and how many decision rows there are of all."""
+        return len(self._sent), len(await self.store.decisions(limit=2 * len(self._sent) + 1))
 
     async def history_events(self, sent: SentTurn) -> int:
         return len((await self.client.get_workflow_handle(sent.workflow_id).fetch_history()).events)

@@ -22,6 +22,8 @@ TAKES_MS = {"open": 100, "draft": 200, "plan": 450, "retrieve": 100, "admit": 20
 
 ATTEMPTS_TO_HIT = 3
 
+TOGETHER = ("draft", "plan")
+
 PLAN_ALONE_MS = 325
 """After the plan began: the draft, which began with it, is done, and the plan is not."""
 
@@ -104,14 +106,14 @@ async def worker_killed(
         standby: False: no other worker runs; one is started at the moment of the crash.
 
     Raises:
-        MissedError: the turn had left the stage, again and again.
+        MissedError: the turn never came to the stage, or had left it, again and again.
     """
     for attempt in range(ATTEMPTS_TO_HIT):
         if attempt:
             await line.stand_by()
         since = len(line.executions())
         sent = rig.send(line, durability, budget_ms=budget_ms)
-        await line.began(stage, since)
+        await _reached(line, sent, stage, since)
         if stage == "plan":
             await asyncio.sleep(PLAN_ALONE_MS / 1000)
         killed_at = await line.active.kill()
@@ -248,8 +250,18 @@ async def _row(rig: CrashRig, sent: SentTurn, result: TurnResult) -> TurnDecisio
     return row
 
 
+async def _reached(line: Line, sent: SentTurn, stage: str, since: int) -> None:
+    """Wait until the stage has begun, and with the draft the plan beside it."""
+    for begins in TOGETHER if stage in TOGETHER else (stage,):
+        began = asyncio.create_task(line.began(begins, since))
+        await asyncio.wait({began, sent.answer}, return_when=asyncio.FIRST_COMPLETED)
+        if not began.done():
+            began.cancel()
+            raise MissedError(f"the turn was answered and never came to {stage!r}: {(await sent.answer)[0].reason}")
+        await began
+
+
 def _hit(stage: str, before: Sequence[Execution]) -> bool:
     """Whether this stage had begun, and none after it."""
-    together = {"draft", "plan"}
-    wanted = set(STAGES[: STAGES.index(stage) + 1]) | (together if stage in together else set())
+    wanted = {*STAGES[: STAGES.index(stage) + 1], *(TOGETHER if stage in TOGETHER else ())}
     return {execution.stage for execution in before} == wanted
