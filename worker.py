@@ -19,6 +19,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.admission import AdmissionActivities
+from activities.draft_and_plan import DraftAndPlanActivities
 from activities.generation import GenerationActivities
 from activities.opening import OpeningActivities
 from activities.operations import OperationActivities
@@ -77,6 +78,7 @@ def turn_worker(
             *OpeningActivities(bodies.open).get_activities(),
             *GenerationActivities(bodies.generate).get_activities(),
             *PlanningActivities(bodies.plan).get_activities(),
+            *DraftAndPlanActivities(bodies.generate, bodies.plan).get_activities(),
             *RetrievalActivities(bodies.retrieve).get_activities(),
             *AdmissionActivities(bodies.admit).get_activities(),
             *RecordingActivities(recorder).get_activities(),

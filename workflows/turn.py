@@ -36,6 +36,8 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.stages import (
         AdmitInput,
         AdmitResult,
+        DraftAndPlanInput,
+        DraftAndPlanResult,
         DraftInput,
         DraftResult,
         FailureKind,
@@ -49,13 +51,13 @@ with workflow.unsafe.imports_passed_through():
         RetrieveInput,
         RetrieveResult,
         StageFailure,
-        StageResult,
     )
     from retold.contracts.turn import Durability, TurnRequest, TurnResult
     from retold.policy.driver import DraftFailedError, Running, TurnStart
     from retold.policy.ports import TurnConflictError
     from retold.policy.utility_aware import run_turn
     from retold.telemetry.names import WORKFLOW_SPAN, mark_turn, turn_span
+    from workflows.draft_and_plan import DraftAndPlan, PairedPlan
     from workflows.host_generation import HostGenerator
 
 BACKSTOP = timedelta(milliseconds=500)
@@ -128,7 +130,7 @@ def _trace_id() -> str | None:
     return f"{context.trace_id:032x}" if context.is_valid else None
 
 
-ResultT = TypeVar("ResultT", bound=StageResult)
+ResultT = TypeVar("ResultT", bound=BaseModel)
 
 
 class _RunningStage(Generic[ResultT]):
@@ -173,16 +175,21 @@ class _TemporalStages:
         host = request.options.host_generation
         self._host = None if host is None else HostGenerator(request, host, self._settles)
         self._started_ns = workflow.time_ns()
+        self._started_at = workflow.now()
         self._durability = Durability.TURN
+        self._budget_ms: int | None = None
+        self._pair: DraftAndPlan | None = None
 
     def elapsed_ms(self) -> float:
+        if self._pair is not None and self._pair.clock_ms is not None:
+            return self._pair.clock_ms
         return (workflow.time_ns() - self._started_ns) / 1e6
 
     def utc_now(self) -> datetime:
-        return workflow.now()
+        return self._started_at + timedelta(milliseconds=self.elapsed_ms())
 
-    def choose(self, durability: Durability) -> None:
-        self._durability = durability
+    def choose(self, durability: Durability, budget_ms: int | None) -> None:
+        self._durability, self._budget_ms = durability, budget_ms
 
     # --- the stages ----------------------------------------------------------------------------------------
 
@@ -201,7 +208,10 @@ class _TemporalStages:
             raise
         return opened
 
-    def start_draft(self, stage: DraftInput) -> _RunningStage[DraftResult]:
+    def start_draft(self, stage: DraftInput) -> Running[DraftResult]:
+        if self._durability is Durability.TURN:
+            self._pair = DraftAndPlan(stage, self._budget_ms, self.elapsed_ms(), self._draft_and_plan)
+            return self._pair.draft()
         handle: asyncio.Task[DraftResult]
         if self._host is not None:
             handle = asyncio.create_task(self._host.draft(stage))
@@ -209,11 +219,24 @@ class _TemporalStages:
             handle = self._start(names.GENERATE_DRAFT, stage, stage.limit, DraftResult, attempts=3)
         return _RunningStage(handle, lambda failure: DraftResult(failure=failure), self.elapsed_ms)
 
-    def start_plan(self, stage: PlanInput) -> _RunningStage[PlanResult]:
+    def start_plan(self, stage: PlanInput) -> Running[PlanResult]:
+        if self._pair is not None:
+            return self._pair.with_plan(stage)
         handle = self._start(names.PLAN_GAPS, stage, stage.limit, PlanResult)
         return _RunningStage(handle, lambda failure: PlanResult(failure=failure), self.elapsed_ms)
 
+    async def _draft_and_plan(self, stage: DraftAndPlanInput) -> DraftAndPlanResult:
+        planning_ms = 0.0 if stage.plan is None else stage.plan.limit.limit_ms
+        whole = Limit(limit_ms=stage.draft.limit.limit_ms + planning_ms)
+        handle = self._start(names.DRAFT_AND_PLAN, stage, whole, DraftAndPlanResult)
+        both: DraftAndPlanResult = await _RunningStage(
+            handle, lambda failure: DraftAndPlanResult(draft=DraftResult(failure=failure)), self.elapsed_ms
+        )
+        return both
+
     async def before_deadline(self, plan: Running[PlanResult], limit: Limit) -> bool:
+        if isinstance(plan, PairedPlan):
+            return plan.before_deadline()
         assert isinstance(plan, _RunningStage)
         return await self._settles(plan.handle, limit)
 
@@ -291,6 +314,8 @@ class _TemporalStages:
         Attempts of a regular stage are for a worker's death: a stage answers its own failures by value. A stage
         that was handed out again finds its deadline passed and says so.
         """
+        if self._pair is not None:
+            self._pair.plan_looked_at()
         until = timedelta(milliseconds=limit.limit_ms) + BACKSTOP
         if alone or self._durability is Durability.TURN:
             return workflow.start_local_activity(

@@ -14,6 +14,7 @@ DEVELOPMENT_AMBIENT_WORKFLOW = "DevelopmentAmbientWorkflow"
 INSPECT_WORKFLOW = "InspectWorkflow"
 
 OPEN_TURN = "open_turn"
+DRAFT_AND_PLAN = "draft_and_plan"
 GENERATE_DRAFT = "generate_draft"
 PLAN_GAPS = "plan_gaps"
 RETRIEVE_CANDIDATES = "retrieve_candidates"

@@ -66,8 +66,8 @@ class TurnStages(Protocol):
 
     async def open(self, stage: OpenInput) -> OpenResult: ...
 
-    def choose(self, durability: Durability) -> None:
-        """Which of the two durabilities the stages after `open` are started with."""
+    def choose(self, durability: Durability, budget_ms: int | None) -> None:
+        """Which of the two durabilities the stages after `open` are started with, and the turn's budget."""
 
     def start_draft(self, stage: DraftInput) -> Running[DraftResult]: ...
 

@@ -154,7 +154,7 @@ class _InProcessStages:
     def elapsed_ms(self) -> float:
         return (time.monotonic() - self._started) * 1000
 
-    def choose(self, durability: Durability) -> None:
+    def choose(self, durability: Durability, budget_ms: int | None) -> None:
         """In one process there is nothing to choose: nothing survives it."""
 
     async def open(self, stage: OpenInput) -> OpenResult:

@@ -103,7 +103,7 @@ class _StoredStages:
     def utc_now(self) -> datetime:
         return self._decision.at + timedelta(milliseconds=self.now_ms)
 
-    def choose(self, durability: Durability) -> None:
+    def choose(self, durability: Durability, budget_ms: int | None) -> None:
         """The stored durability was asked for; there is nothing to start."""
 
     def advance(self, timing: StageTiming | None) -> None:

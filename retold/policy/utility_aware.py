@@ -94,7 +94,7 @@ class _Turn(TurnBooks):
             return TurnResult.model_validate(already.result)
         self._noted(open_failure=self.opened.failure)
         self.durability = self._chosen_durability()
-        self.stages.choose(self.durability)
+        self.stages.choose(self.durability, self.effective_budget_ms)
         return None
 
     async def draft_and_plan(self) -> None:
