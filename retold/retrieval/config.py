@@ -12,7 +12,7 @@ from retold.contracts._base import Contract, Name
 from retold.contracts.record import RecordType
 from retold.policy.ports import EmbedderIdentity
 
-PIPELINE_REVISION = 1
+PIPELINE_REVISION = 2
 """Raised when the code of a stage changes what the same settings select."""
 
 Share = Annotated[float, Field(ge=0, le=1)]

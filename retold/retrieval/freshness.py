@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from retold.contracts.record import RecordType
@@ -20,10 +19,7 @@ def freshness(age: timedelta, *, half_life_days: float, floor: float) -> float:
 def prefer_fresh(found: Sequence[Found], *, at: datetime, half_life_days: float, floor: float) -> list[Found]:
     """Scale the score of episodic records by their freshness at `at`."""
     return ranked(
-        replace(
-            each,
-            score=each.score * freshness(at - each.hit.told_at, half_life_days=half_life_days, floor=floor),
-        )
+        each.scored(each.score * freshness(at - each.hit.told_at, half_life_days=half_life_days, floor=floor))
         if each.hit.type is RecordType.EPISODIC
         else each
         for each in found

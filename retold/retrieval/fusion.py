@@ -25,30 +25,26 @@ def fuse(
     """
     hits: dict[str, Hit] = {}
     scores: dict[str, float] = {}
-    by: dict[str, set[Generator]] = {}
+    by: dict[str, list[Generator]] = {}
     cosines: dict[str, float] = {}
     lexical: dict[str, float] = {}
     for generator, found in lists.items():
+        weight = weights[generator]
         for rank, hit in enumerate(found, start=1):
             id = hit.ref.id
-            if id not in hits or hit.ref.version > hits[id].ref.version:
+            if id not in hits:
+                hits[id], scores[id], by[id] = hit, 0.0, []
+            elif hit.ref.version > hits[id].ref.version:
                 hits[id] = hit
-            scores[id] = scores.get(id, 0.0) + weights[generator] / (k + rank)
-            by.setdefault(id, set()).add(generator)
+            scores[id] += weight / (k + rank)
+            by[id].append(generator)
             if generator is Generator.LEXICAL:
                 lexical[id] = hit.score
             else:
                 cosines[id] = hit.score
-    return ranked(
-        Found(
-            hit=hit,
-            score=scores[id],
-            cosine=cosines[id] if id in cosines else sketched_cosine(hit.sketch, query_vector),
-            lexical=lexical.get(id),
-            generators=frozenset(by[id]),
-        )
-        for id, hit in hits.items()
-    )
+    worded = [id for id in hits if id not in cosines]
+    cosines.update(zip(worded, sketched_cosines([hits[id].sketch for id in worded], query_vector), strict=True))
+    return ranked(Found(hit, scores[id], cosines[id], lexical.get(id), frozenset(by[id])) for id, hit in hits.items())
 
 
 def sketch(vector: NDArray[np.float32]) -> bytes:
@@ -60,22 +56,18 @@ def sketch(vector: NDArray[np.float32]) -> bytes:
     return rounded.tobytes()
 
 
-def sketched_cosine(sketched: bytes, vector: NDArray[np.float32]) -> float:
-    """Cosine between a sketch and a vector, within about 0.005; 0 where they cannot be compared."""
-    return _cosine(_unsketched(sketched), vector.astype(np.float32))
+def sketched_cosines(sketches: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]:
+    """Cosine between each sketch and a vector, within about 0.005; 0 where they cannot be compared."""
+    comparable = [at for at, each in enumerate(sketches) if len(each) == vector.size]
+    cosines = np.zeros(len(sketches), dtype=np.float32)
+    if comparable and vector.size:
+        joined = b"".join(sketches[at] for at in comparable)
+        rows = np.frombuffer(joined, dtype=np.int8).reshape(len(comparable), -1).astype(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * np.float32(np.linalg.norm(vector))
+        cosines[comparable] = np.divide(rows @ vector, norms, out=np.zeros_like(norms), where=norms > 0)
+    return cosines.tolist()
 
 
-def sketches_cosine(one: bytes, other: bytes) -> float:
-    """Cosine between two sketches, within about 0.005; 0 where they cannot be compared."""
-    return _cosine(_unsketched(one), _unsketched(other))
-
-
-def _unsketched(sketched: bytes) -> NDArray[np.float32]:
+def unsketched(sketched: bytes) -> NDArray[np.float32]:
+    """A sketch as a vector, up to its length."""
     return np.frombuffer(sketched, dtype=np.int8).astype(np.float32)
-
-
-def _cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    if one.size != other.size:
-        return 0.0
-    norms = float(np.linalg.norm(one) * np.linalg.norm(other))
-    return float(one @ other) / norms if norms else 0.0

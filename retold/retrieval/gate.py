@@ -3,54 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from retold.contracts.record import RecordType
-from retold.retrieval.found import Found, Tally
+from retold.retrieval.found import Found
 from retold.retrieval.ports import Generator
 from retold.retrieval.text import content_words
 
 
-def pass_gate(
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who comes in for one query. Built by :func:`gate_for` from everything that was found for it."""
+
+    near: Mapping[RecordType, float]
+    """Least cosine, by type, of a record that is let in for its meaning."""
+    named: float
+    """Least cosine of a record that carries a name the query names."""
+    worded: float
+    """Least lexical score of a record that is let in for its words,"""
+    wanted: frozenset[str]
+    """the query's content words,"""
+    min_share: float
+    """and the least share of them that its text must hold."""
+
+    def lets_in(self, found: Found) -> bool | None:
+        """Whether a record comes in; None if that hangs on its words and its text is not loaded yet."""
+        if found.cosine >= self.near[found.hit.type]:
+            return True
+        if Generator.ENTITY in found.generators and found.cosine >= self.named:
+            return True
+        if found.lexical is None or found.lexical < self.worded:
+            return False
+        return None if found.record is None else self._share(found.record.text) >= self.min_share
+
+    def _share(self, text: str) -> float:
+        return len(self.wanted.intersection(content_words(text))) / len(self.wanted) if self.wanted else 0.0
+
+
+def gate_for(
     found: Sequence[Found],
     query: str,
-    tally: Tally,
     *,
     heard: bool,
     dense_floors: Mapping[RecordType, float],
     unheard_floor: float,
     lexical_min_share: float,
     relative_floor: float,
-) -> list[Found]:
-    """Keep a record that is near enough in meaning, shares enough words, or carries a name the query names.
+) -> Gate:
+    """Let in a record that is near enough in meaning, shares enough words, or carries a name the query names.
 
     Each way in has its own floor, and the relative floor holds within each: least share of the best score. A query
     is `heard` if any word or name of it occurs in anything that could be found; if not, nearness alone is held to
     a higher floor: a vector is near something whatever was asked, even for noise.
     """
-    best_cosine = max((each.cosine for each in found), default=0.0)
-    best_lexical = max((each.lexical or 0.0 for each in found), default=0.0)
-    wanted = frozenset(content_words(query))
-
-    def near(each: Found) -> bool:
-        floor = dense_floors[each.hit.type] if heard else max(unheard_floor, dense_floors[each.hit.type])
-        return each.cosine >= max(floor, relative_floor * best_cosine)
-
-    def named(each: Found) -> bool:
-        return Generator.ENTITY in each.generators and each.cosine >= relative_floor * best_cosine
-
-    def worded(each: Found) -> bool:
-        return (
-            each.lexical is not None
-            and each.lexical >= relative_floor * best_lexical
-            and _share(wanted, each) >= lexical_min_share
-        )
-
-    kept = [each for each in found if near(each) or named(each) or worded(each)]
-    tally.drop("gate", "below_floor", len(found) - len(kept))
-    return kept
-
-
-def _share(wanted: frozenset[str], found: Found) -> float:
-    if not wanted or found.record is None:
-        return 0.0
-    return len(wanted & frozenset(content_words(found.record.text))) / len(wanted)
+    least = relative_floor * max((each.cosine for each in found), default=0.0)
+    absolute = 0.0 if heard else unheard_floor
+    return Gate(
+        near={kind: max(floor, absolute, least) for kind, floor in dense_floors.items()},
+        named=least,
+        worded=relative_floor * max((each.lexical or 0.0 for each in found), default=0.0),
+        wanted=frozenset(content_words(query)),
+        min_share=lexical_min_share,
+    )

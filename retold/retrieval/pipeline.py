@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,10 @@ from retold.contracts.stages import Candidate, SearchEntry
 from retold.policy.ports import Embedder, SearchRequest, SearchResponse
 from retold.retrieval.caps import Chosen, choose
 from retold.retrieval.config import RetrievalConfig
-from retold.retrieval.found import Found, Tally, refs
+from retold.retrieval.found import Found, Tally
 from retold.retrieval.freshness import prefer_fresh
 from retold.retrieval.fusion import fuse
-from retold.retrieval.gate import pass_gate
+from retold.retrieval.gate import Gate, gate_for
 from retold.retrieval.ports import (
     CurrentRecords,
     DenseQuery,
@@ -35,6 +36,8 @@ from retold.retrieval.text import possible_names
 
 _SEARCHES = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:search")
 _GENERATORS = (Generator.DENSE, Generator.LEXICAL, Generator.ENTITY)
+_READ_AHEAD = 1.5
+"""Records loaded at first, as a multiple of what can be kept: a few are gone, or restate another."""
 
 
 @dataclass(slots=True)
@@ -42,10 +45,14 @@ class _GapSearch:
     """One gap on its way through the stages, with the search log row that grows beside it."""
 
     query: str
-    vector: NDArray[np.float32]
     generated: dict[Generator, list[Hit]]
     found: list[Found]
+    gate: Gate
     tally: Tally
+
+    @property
+    def unloaded(self) -> list[Found]:
+        return [each for each in self.found if each.record is None]
 
 
 class Retriever:
@@ -81,24 +88,15 @@ class Retriever:
         if not request.gaps:
             return SearchResponse()
         started = time.perf_counter()
-        searches = await self._generate(request)
-        searches = [self._rank(search, request) for search in searches]
-        searches = await self._keep_current(searches, request)
-        searches = [self._gate(search) for search in searches]
-        chosen = choose(
-            [search.found for search in searches],
-            [search.tally for search in searches],
-            max_candidates=min(request.max_candidates, self.config.max_candidates),
-            max_tokens=self.config.max_tokens,
-            restatement_cosine=self.config.restatement_cosine,
-        )
+        searches = await self._ranked(request)
+        chosen = await self._choose(searches, request)
         elapsed_ms = (time.perf_counter() - started) * 1_000
         return SearchResponse(
             candidates=tuple(_candidate(each) for each in chosen),
             searches=tuple(_entry(request, gap, search, chosen, elapsed_ms) for gap, search in enumerate(searches)),
         )
 
-    async def _generate(self, request: SearchRequest) -> list[_GapSearch]:
+    async def _ranked(self, request: SearchRequest) -> list[_GapSearch]:
         vectors = await self._embedder.embed_queries([gap.query for gap in request.gaps])
         eligible = Eligibility(principal=request.principal, scopes=self.config.scopes, at=request.at)
         queries = [
@@ -109,12 +107,11 @@ class Retriever:
         answers = await self._index.search(queries)
         width = len(_GENERATORS)
         return [
-            _GapSearch(
-                query=gap.query,
-                vector=vectors[at],
-                generated=dict(zip(_GENERATORS, answers[at * width : (at + 1) * width], strict=True)),
-                found=[],
-                tally=Tally(),
+            self._rank(
+                gap.query,
+                vectors[at],
+                dict(zip(_GENERATORS, answers[at * width : (at + 1) * width], strict=True)),
+                request,
             )
             for at, gap in enumerate(request.gaps)
         ]
@@ -128,11 +125,14 @@ class Retriever:
             ),
         )  # fmt: skip
 
-    def _rank(self, search: _GapSearch, request: SearchRequest) -> _GapSearch:
-        config = self.config
-        found = fuse(
-            search.generated,
-            search.vector,
+    def _rank(
+        self, query: str, vector: NDArray[np.float32], generated: dict[Generator, list[Hit]], request: SearchRequest
+    ) -> _GapSearch:
+        """Everything that can be said without a record's text: the order, and who is too far away."""
+        config, tally = self.config, Tally()
+        fused = fuse(
+            generated,
+            vector,
             k=config.rrf_k,
             weights={
                 Generator.DENSE: config.dense_weight,
@@ -140,10 +140,10 @@ class Retriever:
                 Generator.ENTITY: config.entity_weight,
             },
         )
-        search.tally.drop("fusion", "below_depth", len(found) - config.fused_depth)
+        tally.drop("fusion", "below_depth", len(fused) - config.fused_depth)
         found = by_strength(
-            found[: config.fused_depth],
-            search.query,
+            fused[: config.fused_depth],
+            query,
             lexical_weight=config.lexical_strength,
             date_bonus=config.date_bonus,
         )
@@ -152,41 +152,71 @@ class Retriever:
         )
         found = prefer_subjects(
             found,
-            spoken_of(search.query, {each.hit.subject for each in found}),
+            spoken_of(query, {each.hit.subject for each in found}),
             penalty=config.other_subject_penalty,
         )
-        return replace(search, found=support_by_day(found, weight=config.day_support))
-
-    async def _keep_current(self, searches: Sequence[_GapSearch], request: SearchRequest) -> list[_GapSearch]:
-        """Ask the store which of the found versions still stand: an index lags, and only the store is the truth."""
-        wanted = list(dict.fromkeys(ref for search in searches for ref in refs(search.found)))
-        records = await self._records.load_current(request.principal, wanted, request.at) if wanted else {}
-        kept: list[_GapSearch] = []
-        for search in searches:
-            found = [
-                replace(each, record=record)
-                for each in search.found
-                if (record := records.get(each.ref.id)) is not None
-                and record.version == each.ref.version
-                and record.scope in self.config.scopes
-            ]
-            search.tally.drop("current", "gone", len(search.found) - len(found))
-            kept.append(replace(search, found=found))
-        return kept
-
-    def _gate(self, search: _GapSearch) -> _GapSearch:
-        config = self.config
-        found = pass_gate(
-            search.found,
-            search.query,
-            search.tally,
-            heard=bool(search.generated[Generator.LEXICAL] or search.generated[Generator.ENTITY]),
+        gate = gate_for(
+            found,
+            query,
+            heard=bool(generated[Generator.LEXICAL] or generated[Generator.ENTITY]),
             dense_floors=config.dense_floors,
             unheard_floor=config.unheard_floor,
             lexical_min_share=config.lexical_min_share,
             relative_floor=config.relative_floor,
         )
-        return replace(search, found=found)
+        found = support_by_day(found, weight=config.day_support)
+        search = _GapSearch(query, generated, found, gate, tally)
+        self._pass_gate(search)
+        return search
+
+    async def _choose(self, searches: Sequence[_GapSearch], request: SearchRequest) -> list[Chosen]:
+        """Fill the list from the top, and load no more records than that takes: the best few, rarely the rest."""
+        max_candidates = min(request.max_candidates, self.config.max_candidates)
+        portion = math.ceil(_READ_AHEAD * max_candidates / len(searches)) + 1
+        while True:
+            await self._load([search.unloaded[:portion] for search in searches], searches, request)
+            tallies = [Tally() for _ in searches]
+            chosen = choose(
+                [search.found for search in searches],
+                tallies,
+                max_candidates=max_candidates,
+                max_tokens=self.config.max_tokens,
+                restatement_cosine=self.config.restatement_cosine,
+            )
+            if chosen is not None:
+                for search, tally in zip(searches, tallies, strict=True):
+                    search.tally.add(tally)
+                return chosen
+            portion = self.config.fused_depth
+
+    async def _load(
+        self, portions: Sequence[Sequence[Found]], searches: Sequence[_GapSearch], request: SearchRequest
+    ) -> None:
+        """Ask the store which of these versions still stand: an index lags, and only the store is the truth."""
+        asked = {(each.ref.id, each.ref.version): each.ref for portion in portions for each in portion}
+        if not asked:
+            return
+        records = await self._records.load_current(request.principal, list(asked.values()), request.at)
+
+        def looked_up(each: Found) -> Found | None:
+            if (each.ref.id, each.ref.version) not in asked:
+                return each
+            record = records.get(each.ref.id)
+            stands = record is not None and record.version == each.ref.version and record.scope in self.config.scopes
+            return each.loaded(record) if record is not None and stands else None
+
+        for search in searches:
+            found = [standing for each in search.found if (standing := looked_up(each)) is not None]
+            search.tally.drop("current", "gone", len(search.found) - len(found))
+            search.found = found
+            self._pass_gate(search)
+
+    @staticmethod
+    def _pass_gate(search: _GapSearch) -> None:
+        """Drop who is not let in. Those whose words decide stay until their text was read."""
+        found = [each for each in search.found if search.gate.lets_in(each) is not False]
+        search.tally.drop("gate", "below_floor", len(search.found) - len(found))
+        search.found = found
 
 
 def _candidate(chosen: Chosen) -> Candidate:

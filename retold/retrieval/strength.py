@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 
 from retold.retrieval.found import Found, ranked
@@ -38,7 +37,7 @@ def by_strength(found: Sequence[Found], query: str, *, lexical_weight: float, da
         dated = date_bonus if asks(each.hit.told_at) else 0.0
         return max(0.0, each.cosine) + lexical_weight * worded * max(scale, _LEAST_SCALE) + dated
 
-    return ranked(replace(each, score=strength(each)) for each in found)
+    return ranked(each.scored(strength(each)) for each in found)
 
 
 def support_by_day(found: Sequence[Found], *, weight: float, widest_share: float = 0.25) -> list[Found]:
@@ -51,14 +50,15 @@ def support_by_day(found: Sequence[Found], *, weight: float, widest_share: float
         days[each.hit.told_at.date()].append(each)
     widest = widest_share * len(found)
 
-    def support(each: Found) -> float:
-        told_together = days[each.hit.told_at.date()]
+    def supported(told_together: Sequence[Found]) -> Iterator[Found]:
         if not 1 < len(told_together) <= widest:
-            return 0.0
-        best = told_together[0]
-        return (told_together[1] if each is best else best).score
+            yield from told_together
+            return
+        best, second = told_together[:2]
+        for each in told_together:
+            yield each.scored(each.score + weight * (second if each is best else best).score)
 
-    return ranked(replace(each, score=each.score + weight * support(each)) for each in found)
+    return ranked(each for told_together in days.values() for each in supported(told_together))
 
 
 def _asks_about(query: str) -> Callable[[datetime], bool]:

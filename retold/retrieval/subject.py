@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 from retold.retrieval.found import Found, ranked
 from retold.retrieval.text import fold, is_first_person, possible_names
@@ -24,9 +23,8 @@ def prefer_subjects(found: Sequence[Found], subjects: Collection[str], *, penalt
     """Take `penalty` off the score of records about somebody else. With nobody spoken of, nothing changes."""
     if not subjects:
         return list(found)
-    return ranked(
-        each if fold(each.hit.subject) in subjects else replace(each, score=each.score - penalty) for each in found
-    )
+    meant = {subject for subject in {each.hit.subject for each in found} if fold(subject) in subjects}
+    return ranked(each if each.hit.subject in meant else each.scored(each.score - penalty) for each in found)
 
 
 def _names(subject: str, said: frozenset[str]) -> bool:

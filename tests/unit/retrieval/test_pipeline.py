@@ -198,6 +198,34 @@ async def test_what_the_store_no_longer_stands_by_is_dropped_and_counted(world: 
     assert response.searches[0].dropped["current"] == {"gone": 3}
 
 
+async def test_no_more_is_loaded_than_the_list_takes_and_all_of_it_where_the_top_is_gone(world: World) -> None:
+    records = [record(f"Ann drinks green tea number {number}") for number in range(40)]
+    await world.holds(*records)
+    response = await world.search("green tea", max_candidates=4)
+    assert len(response.candidates) == 4
+    (asked,) = world.store.asked
+    assert len(asked) == 7
+    assert response.searches[0].dropped == {"caps": {"max_candidates": 36}}
+
+    for ref in asked:
+        del world.store.records[ref.id]
+    response = await world.search("green tea", max_candidates=4)
+    assert len(response.candidates) == 4
+    assert not {candidate.ref for candidate in response.candidates} & set(asked)
+    assert len(world.store.asked) == 3
+    assert response.searches[0].dropped == {"current": {"gone": 7}, "caps": {"max_candidates": 29}}
+
+
+async def test_a_record_only_words_found_is_let_in_by_its_text(world: World) -> None:
+    worded = record("Ann plans a trip to the museum of modern art in Lisbon with Mel on the last weekend of June")
+    await world.holds(worded)
+    config: dict[str, Any] = {"dense_floors": dict.fromkeys(RecordType, 0.99)}
+    assert await world.found("museum of modern art", **config) == [worded.text]
+    response = await world.search("who runs the museum shop these days", **config)
+    assert response.candidates == ()
+    assert response.searches[0].dropped == {"gate": {"below_floor": 1}}
+
+
 async def test_i_means_the_principal_and_others_step_back(world: World) -> None:
     await world.holds(record("Likes green tea", subject="Mel"), record("Likes strong green tea"))
     own, others = await world.search("Which green tea do I like?"), await world.search("Which green tea does Mel like?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retold.contracts.record import RecordType
+from retold.contracts.record import MemoryRecord, RecordType
 from retold.retrieval.caps import choose, cost_tokens
-from retold.retrieval.dedup import restates
+from retold.retrieval.dedup import restated_by
 from retold.retrieval.found import Found, Tally
 from retold.retrieval.freshness import freshness, prefer_fresh
-from retold.retrieval.fusion import fuse, sketch, sketched_cosine
-from retold.retrieval.gate import pass_gate
+from retold.retrieval.fusion import fuse, sketch, sketched_cosines
+from retold.retrieval.gate import gate_for
 from retold.retrieval.ports import Generator, Hit
 from retold.retrieval.strength import by_strength, support_by_day
 from retold.retrieval.subject import prefer_subjects, spoken_of
@@ -78,7 +79,10 @@ def test_a_sketch_knows_the_cosine(values: list[float], seed: int) -> None:
     if norm < 1e-3:
         return
     cosine = float(vector @ other) / (norm * float(np.linalg.norm(other)))
-    assert sketched_cosine(sketch(vector), other) == pytest.approx(cosine, abs=0.02)
+    longer = np.ones(len(values) + 1, dtype=np.float32)
+    known, incomparable, zero = sketched_cosines([sketch(vector), sketch(longer), bytes(len(values))], other)
+    assert known == pytest.approx(cosine, abs=0.02)
+    assert (incomparable, zero) == (0.0, 0.0)
 
 
 # --- strength, freshness, subject
@@ -157,19 +161,19 @@ def test_records_about_others_step_back_and_stay() -> None:
 
 
 def gated(records: Sequence[Found], query: str = "green tea", *, heard: bool = True) -> list[str]:
-    tally = Tally()
-    kept = pass_gate(
+    gate = gate_for(
         records,
         query,
-        tally,
         heard=heard,
         dense_floors=dict.fromkeys(RecordType, 0.15),
         unheard_floor=0.25,
         lexical_min_share=0.5,
         relative_floor=0.3,
     )
-    assert sum(tally.as_dict().get("gate", {}).values()) == len(records) - len(kept)
-    return order(kept)
+    for each in records:
+        unread = gate.lets_in(dataclasses.replace(each, record=None))
+        assert unread is None or unread == gate.lets_in(each), "a text that was read only settles what was open"
+    return order([each for each in records if gate.lets_in(each)])
 
 
 def test_the_gate_lets_in_by_meaning_words_or_name() -> None:
@@ -194,7 +198,24 @@ def test_a_query_nobody_heard_of_needs_more_than_nearness() -> None:
     assert gated([found("near", cosine=0.26)], heard=False) == ["near"]
 
 
+def test_only_what_hangs_on_its_words_waits_for_its_text() -> None:
+    near, far = found("near", cosine=0.5), found("far", cosine=0.01)
+    worded = found("worded", "Green tea", cosine=0.1, lexical=5.0)
+    gate = gate_for(
+        [near, far, worded], "green tea",
+        heard=True, dense_floors=dict.fromkeys(RecordType, 0.15), unheard_floor=0.25, lexical_min_share=0.5,
+        relative_floor=0.3,
+    )  # fmt: skip
+    unread = [gate.lets_in(dataclasses.replace(each, record=None)) for each in (near, far, worded)]
+    assert unread == [True, False, None]
+    assert gate.lets_in(worded) is True
+
+
 # --- dedup
+
+
+def restates(other: Found, kept: Found, *, least_cosine: float) -> bool:
+    return restated_by(other, [kept], least_cosine=least_cosine) is kept
 
 
 @pytest.mark.parametrize(
@@ -268,13 +289,19 @@ listed = st.lists(
 )
 
 
+def record_of(found: Found) -> MemoryRecord:
+    assert found.record is not None
+    return found.record
+
+
 def chosen_of(per_gap: list[list[Found]], **caps: int) -> tuple[list[tuple[str, tuple[int, ...]]], list[Counter[str]]]:
     tallies = [Tally() for _ in per_gap]
     caps = {"max_candidates": 8, "max_tokens": 1_500, **caps}
     chosen = choose(per_gap, tallies, restatement_cosine=0.92, **caps)
+    assert chosen is not None
     dropped = [sum((Counter(reasons) for reasons in tally.as_dict().values()), Counter[str]()) for tally in tallies]
     assert len(chosen) <= caps["max_candidates"]
-    assert sum(cost_tokens(each.found) for each in chosen) <= caps["max_tokens"]
+    assert sum(cost_tokens(record_of(each.found)) for each in chosen) <= caps["max_tokens"]
     return [(each.found.ref.id, tuple(each.gaps)) for each in chosen], dropped
 
 
@@ -306,3 +333,21 @@ def test_a_restatement_in_another_gap_brings_its_gap_along() -> None:
     chosen, dropped = chosen_of([[found("a", "Ann likes tea")], [found("b", "ann likes tea.")]])
     assert chosen == [("a", (0, 1))]
     assert dropped[1] == Counter({"restatement": 1})
+
+
+@given(per_gap=st.lists(listed, min_size=1, max_size=3), cap=st.integers(1, 6), loaded=st.integers(0, 12))
+def test_a_choice_from_the_loaded_top_is_the_choice_from_everything(
+    per_gap: list[list[Found]], cap: int, loaded: int
+) -> None:
+    """Or it says that the top is not enough: it never settles for less."""
+    caps = {"max_candidates": cap, "max_tokens": 400}
+    top = [
+        [each if at < loaded else dataclasses.replace(each, record=None) for at, each in enumerate(records)]
+        for records in per_gap
+    ]
+    from_top = choose(top, [Tally() for _ in top], restatement_cosine=0.92, **caps)
+    from_all, _ = chosen_of(per_gap, **caps)
+    if from_top is None:
+        assert any(len(records) > loaded for records in per_gap)
+    else:
+        assert [(each.found.ref.id, tuple(each.gaps)) for each in from_top] == from_all
