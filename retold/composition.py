@@ -34,6 +34,7 @@ from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.records import INVENTORY_BUILDER
 from retold.store.store import Store
+from retold.telemetry.metrics import watch_blocking_threads
 from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
 
 
@@ -69,6 +70,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         index = await _index(settings, embedder, stack)
         pool = BlockingPool(max_threads=settings.worker.blocking_threads, name="policy")
         stack.callback(pool.close)
+        watch_blocking_threads(pool, "policy")
         serving = TracedServingModel(await _serving(settings.serving, stack))
         planner, judge = _planner(settings.planner, embedder, stack), _judge(settings.judge, embedder, stack)
         searched = TracedSearch(index, settings.qdrant_collection)

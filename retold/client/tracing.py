@@ -6,30 +6,49 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import SpanProcessor
 from temporalio.contrib.opentelemetry import create_tracer_provider
 
 EXPORT_TIMEOUT_S = 2
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_METRIC_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
 @contextmanager
 def install_tracing(service_name: str, *, processors: Sequence[SpanProcessor] = ()) -> Iterator[None]:
     """Make the process's tracer provider the replay-safe one; must come before any worker is built.
 
-    Spans leave the process only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. They are exported in batches from a
-    thread of their own with a short timeout, so that a dead collector costs neither a turn nor the shutdown.
+    Spans and metrics leave the process only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. They are exported in batches
+    from a thread of their own with a short timeout: a dead collector costs neither a turn nor the shutdown.
     """
-    provider = create_tracer_provider(resource=Resource.create({SERVICE_NAME: service_name}), shutdown_on_exit=False)
+    resource = Resource.create({SERVICE_NAME: service_name})
+    provider = create_tracer_provider(resource=resource, shutdown_on_exit=False)
     for processor in (*processors, *_exporters()):
         provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
+    meters = _meters(resource)
     try:
         yield
     finally:
         provider.shutdown()
+        if meters is not None:
+            meters.shutdown(timeout_millis=EXPORT_TIMEOUT_S * 1_000)
+
+
+def _meters(resource: Resource) -> MeterProvider | None:
+    """The process's meter provider, if metrics have somewhere to go."""
+    if not any(os.environ.get(name) for name in _METRIC_ENDPOINTS):
+        return None
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    exporter = OTLPMetricExporter(timeout=EXPORT_TIMEOUT_S)
+    provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource=resource, shutdown_on_exit=False)
+    metrics.set_meter_provider(provider)
+    return provider
 
 
 def _exporters() -> Sequence[SpanProcessor]:
