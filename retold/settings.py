@@ -105,4 +105,4 @@ class Settings(BaseSettings):
 
     @property
     def sql_url(self) -> str:
-        return self.store_url or f"sqlite+aiosqlite:///{self.data_dir / 'retold.db'}"
+        return self.store_url or f"sqlite:///{self.data_dir / 'retold.db'}"

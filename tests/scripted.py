@@ -22,7 +22,6 @@ from retold.contracts.stages import (
     ProposedVerdict,
     SearchEntry,
     Stage,
-    StoredAnswer,
 )
 from retold.contracts.turn import Principal, TurnOptions, TurnRequest
 from retold.policy.blocking import BlockingPool
@@ -32,6 +31,7 @@ from retold.policy.ports import (
     GapDecision,
     Generation,
     Message,
+    OpenedSession,
     SearchRequest,
     SearchResponse,
     SessionOwnedByAnotherError,
@@ -153,11 +153,14 @@ class ScriptedStore:
         self.attempts = 0
         self.fail_next = 0
 
-    async def open_session(self, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
+    async def open_turn(
+        self, principal: Principal, session_id: str, decision_id: str, at: datetime, *, want_inventory: bool
+    ) -> OpenedSession:
         if self.owners.setdefault((principal.tenant, session_id), principal.user) != principal.user:
             raise SessionOwnedByAnotherError(f"session {session_id!r} belongs to another user")
-        block: ProfileBlock | None = await self.script.profile.play()
-        return block
+        profile: ProfileBlock | None = await self.script.profile.play()
+        inventory = await self.script.inventory.play() if want_inventory else None
+        return OpenedSession(profile=profile, inventory=inventory)
 
     async def keep_profile(self, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
         return profile
@@ -168,19 +171,12 @@ class ScriptedStore:
     async def ambient_records(self, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
         return ()
 
-    async def inventory(self, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
-        labels: Sequence[RetrievalCategory] = await self.script.inventory.play()
-        return labels
-
     async def load_current(
         self, principal: Principal, refs: Sequence[RecordRef], at: datetime
     ) -> Mapping[RecordId, MemoryRecord]:
         judged = "admit" in self.called.ports
         gone = self.script.gone_before_regeneration if judged else self.script.gone_before_admission
         return {ref.id: self.records[ref.id] for ref in refs if ref.id in self.records and ref.id not in gone}
-
-    async def decided(self, decision_id: str) -> StoredAnswer | None:
-        return None
 
     async def record_turn(self, record: TurnRecord) -> None:
         self.attempts += 1

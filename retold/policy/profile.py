@@ -28,7 +28,7 @@ def random_delimiter() -> str:
 
 
 class ProfileAssembler:
-    """Builds a session's profile on its first turn; every later turn, on any worker, gets the stored block.
+    """Builds a session's profile on its first turn; every later turn, on any worker, opens with the stored block.
 
     Args:
         store: where ambient records come from and the session's block is kept.
@@ -58,7 +58,7 @@ class ProfileAssembler:
         self._new_delimiter = new_delimiter
 
     async def build(self, principal: Principal, session_id: str, at: datetime) -> ProfileBlock:
-        """The session's block: the stored one, else assembled from what is ambient at `at`, then stored.
+        """The block of a session that has none yet, assembled from what is ambient at `at`, then stored.
 
         Of two tasks that assemble at once, one is stored and both get that one. A failure raises; nothing empty is
         ever stored in its place. A user without ambient records gets an empty block, and it is stored as such.
@@ -66,9 +66,6 @@ class ProfileAssembler:
         Raises:
             SessionOwnedByAnotherError: another user of the tenant owns this session.
         """
-        stored = await self._store.open_session(principal, session_id, at)
-        if stored is not None:
-            return stored
         records = await self._store.ambient_records(principal, at)
         return await self._store.keep_profile(principal, session_id, self._assemble(records))
 

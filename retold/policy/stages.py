@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from retold.contracts.config import Switches, UtilityAwareConfig
 from retold.contracts.host_generation import AdmittedMemory
-from retold.contracts.record import MemoryRecord, RecordRef, RetrievalCategory
+from retold.contracts.record import MemoryRecord, RecordRef
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -106,17 +106,19 @@ class OpenStage:
             return surroundings.model_copy(update=found)
 
     async def _from_store(self, stage: OpenInput, switches: Switches) -> dict[str, object]:
-        if (already := await self.store.decided(stage.decision_id)) is not None:
-            return {"already": already}
+        opened = await self.store.open_turn(
+            stage.principal,
+            stage.session_id,
+            stage.decision_id,
+            stage.at,
+            want_inventory=self.config.gap_enabled and switches.gap,
+        )
+        if opened.already is not None:
+            return {"already": opened.already}
         profile = ProfileBlock()
         if self.config.profile_enabled and switches.profile:
-            profile = await self.profiles.build(stage.principal, stage.session_id, stage.at)
-        else:
-            await self.store.open_session(stage.principal, stage.session_id, stage.at)
-        inventory: Sequence[RetrievalCategory] | None = None
-        if self.config.gap_enabled and switches.gap:
-            inventory = tuple(await self.store.inventory(stage.principal, stage.at))
-        return {"profile": profile, "inventory": inventory}
+            profile = opened.profile or await self.profiles.build(stage.principal, stage.session_id, stage.at)
+        return {"profile": profile, "inventory": opened.inventory}
 
 
 @dataclass(frozen=True, kw_only=True)

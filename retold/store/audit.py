@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import insert
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts._base import Contract, Name, UtcTime
@@ -62,20 +62,18 @@ def row(
     }
 
 
-async def append(session: AsyncSession, *rows: dict[str, Any]) -> None:
+def append(session: Session, *rows: dict[str, Any]) -> None:
     """Add events to the transaction, in this order."""
     if rows:
-        await session.execute(insert(AuditRow), rows)
+        session.execute(insert(AuditRow), rows)
 
 
-async def events(
-    session: AsyncSession, principal: Principal, subject_id: str | None, limit: int
-) -> Sequence[AuditEvent]:
+def events(session: Session, principal: Principal, subject_id: str | None, limit: int) -> Sequence[AuditEvent]:
     """The principal's latest events in the order they happened, about one subject or all."""
     query = select(AuditRow).where(col(AuditRow.tenant) == principal.tenant, col(AuditRow.user_id) == principal.user)
     if subject_id is not None:
         query = query.where(col(AuditRow.subject_id) == subject_id)
-    rows = (await session.scalars(query.order_by(col(AuditRow.id).desc()).limit(limit))).all()
+    rows = (session.scalars(query.order_by(col(AuditRow.id).desc()).limit(limit))).all()
     return [
         AuditEvent(
             at=row.at,

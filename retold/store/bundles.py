@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.bundle import FitnessRecord
 from retold.store.tables import FitnessRow
 
 
-async def append(session: AsyncSession, record: FitnessRecord) -> None:
+def append(session: Session, record: FitnessRecord) -> None:
     session.add(FitnessRow(**record.model_dump()))
 
 
-async def history(session: AsyncSession, bundle_hash: str | None, limit: int) -> Sequence[FitnessRecord]:
+def history(session: Session, bundle_hash: str | None, limit: int) -> Sequence[FitnessRecord]:
     """In the order the rows were added, newest first: clocks of several machines do not decide what is latest."""
     query = select(FitnessRow)
     if bundle_hash is not None:
         query = query.where(col(FitnessRow.bundle_hash) == bundle_hash)
-    rows = await session.scalars(query.order_by(col(FitnessRow.id).desc()).limit(limit))
+    rows = session.scalars(query.order_by(col(FitnessRow.id).desc()).limit(limit))
     return [FitnessRecord.model_validate(row.model_dump(exclude={"id"})) for row in rows]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import delete
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Executable, delete
+from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.decision import TurnDecision, TurnRecord
@@ -16,35 +18,38 @@ from retold.contracts.stages import SearchEntry, StoredAnswer
 from retold.contracts.turn import TurnResult
 from retold.policy.ports import SessionOwnedByAnotherError
 from retold.store import sessions
-from retold.store.tables import DecisionRow, SearchRow, SessionTurnRow
+from retold.store.engine import JsonText
+from retold.store.tables import DecisionRow, SearchRow, SessionTurnRow, table_of
+from retold.store.upsert import dialect_of, insert
 
 UNANSWERED = (Disposition.FAILED.value, Disposition.CANCELLED.value)
 """How a turn ends without an answer. A later run of the same turn may replace such a row, and no other."""
 
 
-async def record_turn(session: AsyncSession, record: TurnRecord) -> None:
+def record_turn(session: Session, record: TurnRecord) -> None:
     decision = record.decision
-    stored = await session.scalar(
-        select(DecisionRow).where(col(DecisionRow.decision_id) == decision.decision_id).with_for_update()
-    )
-    if stored is not None:
+    row = _as_row(decision)
+    if not _insert(session, row):
+        stored = session.scalars(
+            select(DecisionRow).where(col(DecisionRow.decision_id) == decision.decision_id).with_for_update()
+        ).one()
         if not _replaces(decision, stored):
             return
-        await _remove(session, decision)
-    await _touch_session(session, decision)
-    await _write_turns(session, record)
-    session.add(_as_row(decision))
-    await session.flush()  # the searches refer to it
-    session.add_all(_as_search_row(decision, entry) for entry in record.searches)
+        _remove(session, decision)
+        _insert(session, row)
+    _touch_session(session, decision)
+    _write_turns(session, record)
+    if record.searches:
+        session.execute(_INSERT_SEARCHES, [_as_search_row(decision, entry) for entry in record.searches])
 
 
-async def decided(session: AsyncSession, decision_id: str) -> StoredAnswer | None:
-    row = await session.get(DecisionRow, decision_id)
+def decided(session: Session, decision_id: str) -> StoredAnswer | None:
+    row = session.get(DecisionRow, decision_id)
     if row is None or row.disposition in UNANSWERED:
         return None
     decision = _as_decision(row)
     answer_ref = decision.final_turn_ref or decision.draft_turn_ref
-    answer = None if answer_ref is None else await sessions.turn_by_ref(session, answer_ref)
+    answer = None if answer_ref is None else sessions.turn_by_ref(session, answer_ref)
     if answer is None:  # erased since: there is no text left to repeat
         return None
     result = TurnResult(
@@ -63,13 +68,13 @@ async def decided(session: AsyncSession, decision_id: str) -> StoredAnswer | Non
     return StoredAnswer(request_digest=decision.request_digest, result=result.model_dump(mode="json"))
 
 
-async def decision_by_id(session: AsyncSession, decision_id: str) -> TurnDecision | None:
-    row = await session.get(DecisionRow, decision_id)
+def decision_by_id(session: Session, decision_id: str) -> TurnDecision | None:
+    row = session.get(DecisionRow, decision_id)
     return None if row is None else _as_decision(row)
 
 
-async def list_decisions(
-    session: AsyncSession,
+def list_decisions(
+    session: Session,
     *,
     tenant: str | None,
     user: str | None,
@@ -90,11 +95,11 @@ async def list_decisions(
     if before is not None:
         query = query.where(col(DecisionRow.at) < before)
     newest_first = query.order_by(col(DecisionRow.at).desc(), col(DecisionRow.decision_id)).limit(limit)
-    return [_as_decision(row) for row in await session.scalars(newest_first)]
+    return [_as_decision(row) for row in session.scalars(newest_first)]
 
 
-async def searches_of(session: AsyncSession, decision_id: str) -> Sequence[SearchEntry]:
-    rows = await session.scalars(
+def searches_of(session: Session, decision_id: str) -> Sequence[SearchEntry]:
+    rows = session.scalars(
         select(SearchRow)
         .where(col(SearchRow.decision_id) == decision_id)
         .order_by(col(SearchRow.gap_index), col(SearchRow.search_id))
@@ -123,11 +128,11 @@ def _replaces(decision: TurnDecision, stored: DecisionRow) -> bool:
     return decision.disposition.value not in UNANSWERED or decision.at > stored.at
 
 
-async def _remove(session: AsyncSession, decision: TurnDecision) -> None:
+def _remove(session: Session, decision: TurnDecision) -> None:
     principal = decision.principal
-    await session.execute(delete(SearchRow).where(col(SearchRow.decision_id) == decision.decision_id))
-    await session.execute(delete(DecisionRow).where(col(DecisionRow.decision_id) == decision.decision_id))
-    await session.execute(
+    session.execute(delete(SearchRow).where(col(SearchRow.decision_id) == decision.decision_id))
+    session.execute(delete(DecisionRow).where(col(DecisionRow.decision_id) == decision.decision_id))
+    session.execute(
         delete(SessionTurnRow).where(
             col(SessionTurnRow.tenant) == principal.tenant,
             col(SessionTurnRow.user_id) == principal.user,
@@ -139,67 +144,79 @@ async def _remove(session: AsyncSession, decision: TurnDecision) -> None:
     session.expunge_all()
 
 
-async def _write_turns(session: AsyncSession, record: TurnRecord) -> None:
+def _write_turns(session: Session, record: TurnRecord) -> None:
     decision = record.decision
     texts: dict[sessions.Role, str] = {"user": record.user_text}
     if record.draft is not None:
         texts["draft"] = record.draft
     if record.final is not None:
         texts["final"] = record.final
-    await sessions.put_turn(session, decision.principal, decision.session_id, decision.turn_id, texts, decision.at)
+    sessions.put_turn(session, decision.principal, decision.session_id, decision.turn_id, texts, decision.at)
 
 
-async def _touch_session(session: AsyncSession, decision: TurnDecision) -> None:
+def _touch_session(session: Session, decision: TurnDecision) -> None:
     """A turn whose session could not be opened at its time claims it now, if it is still free.
 
     If it meanwhile belongs to another user the row stays as it is: this turn was accepted and is not lost, and its
     texts carry their own user.
     """
     try:
-        await sessions.note_turn(session, decision.principal, decision.session_id, decision.at)
+        sessions.note_turn(session, decision.principal, decision.session_id, decision.at)
     except SessionOwnedByAnotherError:
         return
 
 
-def _as_row(decision: TurnDecision) -> DecisionRow:
+def _insert(session: Session, row: dict[str, Any]) -> bool:
+    """Whether the decision is written now; if not, one of its turn was there."""
+    return session.execute(_inserting(dialect_of(session)), row).one_or_none() is not None
+
+
+@cache
+def _inserting(dialect: str) -> Executable:
+    table = table_of(DecisionRow)
+    return (
+        insert(dialect, table)
+        .on_conflict_do_nothing(index_elements=[table.c.decision_id])
+        .returning(table.c.decision_id)
+    )
+
+
+_INSERT_SEARCHES = table_of(SearchRow).insert()
+
+
+def _as_row(decision: TurnDecision) -> dict[str, Any]:
     requested = decision.requested_budget_ms
-    return DecisionRow(
-        decision_id=decision.decision_id,
-        workflow_id=decision.workflow_id,
-        tenant=decision.principal.tenant,
-        user_id=decision.principal.user,
-        session_id=decision.session_id,
-        turn_id=decision.turn_id,
-        at=decision.at,
-        disposition=decision.disposition.value,
-        reason=decision.reason.value,
-        shadow=decision.shadow,
-        durability=decision.durability.value,
-        redelivered=decision.redelivered,
-        requested_budget="none" if requested is None else str(requested),
-        effective_budget_ms=decision.effective_budget_ms,
-        draft_latency_ms=decision.draft_latency_ms,
-        bundle_hash=decision.bundle_hash,
-        request_digest=decision.request_digest,
-        trace_id=decision.trace_id,
-        document=decision.model_dump(mode="json"),
-    )
+    return {
+        "decision_id": decision.decision_id,
+        "workflow_id": decision.workflow_id,
+        "tenant": decision.principal.tenant,
+        "user_id": decision.principal.user,
+        "session_id": decision.session_id,
+        "turn_id": decision.turn_id,
+        "at": decision.at,
+        "disposition": decision.disposition.value,
+        "reason": decision.reason.value,
+        "shadow": decision.shadow,
+        "durability": decision.durability.value,
+        "redelivered": decision.redelivered,
+        "requested_budget": "none" if requested is None else str(requested),
+        "effective_budget_ms": decision.effective_budget_ms,
+        "draft_latency_ms": decision.draft_latency_ms,
+        "bundle_hash": decision.bundle_hash,
+        "request_digest": decision.request_digest,
+        "trace_id": decision.trace_id,
+        "document": JsonText(decision.model_dump_json()),
+    }
 
 
-def _as_search_row(decision: TurnDecision, entry: SearchEntry) -> SearchRow:
-    return SearchRow(
-        search_id=entry.search_id,
-        decision_id=decision.decision_id,
-        tenant=decision.principal.tenant,
-        user_id=decision.principal.user,
-        gap_index=entry.gap_index,
-        query=entry.query,
-        generated=entry.generated,
-        dropped=entry.dropped,
-        kept=[ref.model_dump(mode="json") for ref in entry.kept],
-        elapsed_ms=entry.elapsed_ms,
-        at=decision.at,
-    )
+def _as_search_row(decision: TurnDecision, entry: SearchEntry) -> dict[str, Any]:
+    return {
+        **entry.model_dump(mode="json"),
+        "decision_id": decision.decision_id,
+        "tenant": decision.principal.tenant,
+        "user_id": decision.principal.user,
+        "at": decision.at,
+    }
 
 
 def _as_decision(row: DecisionRow) -> TurnDecision:

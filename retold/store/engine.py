@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from opentelemetry.trace import Span
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import QueuePool
 
 from retold.telemetry.names import client_span
 
 T = TypeVar("T")
 
 _WRITES = "retold_writes"
+
+_ASYNC_ONLY = ("asyncpg", "psycopg_async")
+
+SQLITE_READERS = 4
+"""Threads that read. More would only wait for the interpreter: a turn's queries take tens of microseconds."""
 
 
 class StoreUnavailableError(Exception):
@@ -30,65 +36,86 @@ class StoreUnavailableError(Exception):
     """
 
 
-def open_engine(
-    url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8, pool_timeout_s: float = 5.0
-) -> AsyncEngine:
-    """An engine for `sqlite+aiosqlite:///path/to/file.db` or an async PostgreSQL URL. Nothing is connected yet.
+def open_engine(url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8, pool_timeout_s: float = 5.0) -> Engine:
+    """An engine for `sqlite:///path/to/file.db` or `postgresql+psycopg://...`. Nothing is connected yet.
 
     Args:
-        url: SQLAlchemy URL with an async driver.
+        url: SQLAlchemy URL. `sqlite+aiosqlite://`, as earlier versions wrote it, opens the same file.
         busy_timeout_ms: how long a SQLite writer waits for one in another process.
         pool_size: most connections held at once.
-        pool_timeout_s: how long a call waits for a free one.
+        pool_timeout_s: how long a transaction waits for a free one.
 
     Raises:
-        ValueError: the URL names SQLite without a file: every connection would see a database of its own.
+        ValueError: the URL names SQLite without a file (every connection would see a database of its own), or a
+            driver that only works on an event loop.
     """
     parsed = make_url(url)
     sqlite = parsed.get_backend_name() == "sqlite"
     if sqlite and (not parsed.database or ":memory:" in parsed.database or "mode=memory" in url):
-        raise ValueError("the store needs a SQLite file, such as sqlite+aiosqlite:///retold.db, not a memory database")
-    engine = create_async_engine(
-        url,
+        raise ValueError("the store needs a SQLite file, such as sqlite:///retold.db, not a memory database")
+    if parsed.get_driver_name() in _ASYNC_ONLY:
+        raise ValueError(
+            f"the store talks to PostgreSQL by psycopg: write postgresql+psycopg://, not {parsed.drivername}://"
+        )
+    engine = create_engine(
+        parsed.set(drivername="sqlite") if sqlite else parsed,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout_s,
         pool_pre_ping=not sqlite,
         # An exception must not carry what a user said into a log.
         hide_parameters=True,
-        # Text stays readable inside JSON, so that an erasure can look for it.
-        json_serializer=partial(json.dumps, ensure_ascii=False, separators=(",", ":")),
+        json_serializer=_as_json,
     )
     if sqlite:
         _prepare_sqlite(engine, busy_timeout_ms)
     return engine
 
 
-class Transactions:
-    """Read and write transactions on one engine. Make one per engine and process.
+class JsonText(str):
+    """A value for a JSON column that is JSON already, and is not written twice."""
 
-    SQLite has one writer at a time. Inside the process writers queue on a lock, so that none of them ever meets a
-    locked database; a second process is waited for by the busy timeout, because a writer takes its lock when it
-    begins and never has to upgrade a read.
+    __slots__ = ()
+
+
+def _as_json(value: Any) -> str:
+    # Text stays readable inside JSON, so that an erasure can look for it.
+    return value if isinstance(value, JsonText) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Transactions:
+    """Read and write transactions on one engine, each run whole on a thread. Make one per engine and process.
+
+    A transaction is a plain function over a session: it crosses to its thread and back once, however many statements
+    it makes, and the event loop never waits for the database.
+
+    Callers give up at their limits, at any moment. One whose transaction still queues for a thread has begun nothing;
+    what has begun is left to end, because a transaction cut off in the middle could keep the write lock.
+
+    SQLite has one writer at a time, so writes have one thread: inside the process none of them ever meets a locked
+    database. A second process is waited for by the busy timeout, because a writer takes its lock when it begins and
+    never has to upgrade a read.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
+        sqlite = engine.dialect.name == "sqlite"
         self._engine = engine
         self._writing_engine = engine.execution_options(**writing_connection_options())
-        self._one_writer = asyncio.Lock() if engine.dialect.name == "sqlite" else None
-        self._running: set[asyncio.Task[Any]] = set()
+        connections = cast(QueuePool, engine.pool).size()
+        self._readers = ThreadPoolExecutor(min(SQLITE_READERS, connections) if sqlite else connections, "store")
+        self._writers = ThreadPoolExecutor(1, "store-writer") if sqlite else self._readers
         self._closed = False
 
-    async def read(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+    async def read(self, body: Callable[[Session], T]) -> T:
         """What `body` finds in one transaction that writes nothing.
 
         Raises:
             StoreUnavailableError: the database could not be read.
         """
         with self._span("read"):
-            return await self._to_its_end(self._read(body))
+            return await self._on_a_thread(self._readers, self._read, body)
 
-    async def write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+    async def write(self, body: Callable[[Session], T]) -> T:
         """`body` in one transaction: committed when it returns, rolled back when it raises.
 
         When it breaks a constraint it is run once more, in a transaction of its own.
@@ -97,64 +124,61 @@ class Transactions:
             StoreUnavailableError: the database could not be written.
         """
         with self._span("write"):
-            if self._one_writer is not None:
-                await self._one_writer.acquire()  # a caller that gives up here has begun nothing
-            return await self._to_its_end(self._write(body))
-
-    def _span(self, operation: str) -> AbstractContextManager[Span]:
-        """One span a transaction, its wait for the writer's turn included."""
-        system: dict[str, str | int] = {"db.system.name": self._engine.dialect.name, "db.operation.name": operation}
-        return client_span(f"{operation} retold", system)
+            return await self._on_a_thread(self._writers, self._write, body)
 
     async def close(self) -> None:
         """Let what has begun end, then release every connection."""
         self._closed = True
-        if self._running:
-            await asyncio.wait(self._running)
-        await self._engine.dispose()
+        await in_a_thread(self._release)
 
-    async def _read(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+    def _span(self, operation: str) -> AbstractContextManager[Span]:
+        """One span a transaction, its wait for a thread included."""
+        system: dict[str, str | int] = {"db.system.name": self._engine.dialect.name, "db.operation.name": operation}
+        return client_span(f"{operation} retold", system)
+
+    async def _on_a_thread(
+        self, threads: Executor, transaction: Callable[[Callable[[Session], T]], T], body: Callable[[Session], T]
+    ) -> T:
+        self._refuse_when_closed()
+        # Cancelling this wait takes the call out of the queue, or, when it has begun, lets it end unheard.
+        return await asyncio.get_running_loop().run_in_executor(threads, transaction, body)
+
+    def _read(self, body: Callable[[Session], T]) -> T:
         with one_error():
             self._refuse_when_closed()
-            async with AsyncSession(self._engine, expire_on_commit=False) as session:
-                return await body(session)
+            with Session(self._engine, expire_on_commit=False) as session:
+                return body(session)
 
-    async def _write(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
-        try:
-            with one_error():
-                try:
-                    return await self._commit(body)
-                except IntegrityError:
-                    # Another process wrote the same row between our look and our insert: the second look sees it.
-                    return await self._commit(body)
-        finally:
-            if self._one_writer is not None:
-                self._one_writer.release()
+    def _write(self, body: Callable[[Session], T]) -> T:
+        with one_error():
+            try:
+                return self._commit(body)
+            except IntegrityError:
+                # Another process wrote the same row between our look and our insert: the second look sees it.
+                return self._commit(body)
 
-    async def _commit(self, body: Callable[[AsyncSession], Awaitable[T]]) -> T:
+    def _commit(self, body: Callable[[Session], T]) -> T:
         self._refuse_when_closed()
-        async with AsyncSession(self._writing_engine, expire_on_commit=False) as session, session.begin():
-            return await body(session)
+        with Session(self._writing_engine, expire_on_commit=False) as session, session.begin():
+            return body(session)
 
-    async def _to_its_end(self, transaction: Coroutine[Any, Any, T]) -> T:
-        """Run a transaction that outlives its caller's patience.
-
-        Callers give up at their limits, at any moment. A driver call cut off in the middle leaves a connection
-        behind that may hold the write lock until it is garbage, so a transaction that has begun is left to end.
-        """
-        task = asyncio.ensure_future(transaction)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: if nobody waits any more, nobody needs to hear of it
+    def _release(self) -> None:
+        self._writers.shutdown()
+        self._readers.shutdown()
+        self._engine.dispose()
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
+
+
+async def in_a_thread(call: Callable[[], T]) -> T:
+    """What `call` returns, from a thread of its own. A caller that gives up leaves it to end."""
+    thread = ThreadPoolExecutor(1, "store-once")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, call)
+    finally:
+        thread.shutdown(wait=False)
 
 
 def writing_connection_options() -> dict[str, bool]:
@@ -162,8 +186,8 @@ def writing_connection_options() -> dict[str, bool]:
     return {_WRITES: True}
 
 
-def _prepare_sqlite(engine: AsyncEngine, busy_timeout_ms: int) -> None:
-    @event.listens_for(engine.sync_engine, "connect")
+def _prepare_sqlite(engine: Engine, busy_timeout_ms: int) -> None:
+    @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # the driver begins nothing on its own; `_begin` below does
         cursor = connection.cursor()
@@ -174,7 +198,7 @@ def _prepare_sqlite(engine: AsyncEngine, busy_timeout_ms: int) -> None:
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

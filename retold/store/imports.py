@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.identity import turn_ref
@@ -51,7 +51,7 @@ class Importer:
     """One import call inside one transaction."""
 
     def __init__(
-        self, session: AsyncSession, principal: Principal, *, actor: str, at: datetime, new_id: Callable[[], str]
+        self, session: Session, principal: Principal, *, actor: str, at: datetime, new_id: Callable[[], str]
     ) -> None:
         self._session = session
         self._principal = principal
@@ -66,19 +66,19 @@ class Importer:
         self._audited: list[dict[str, Any]] = []
         self._turns_by_session: dict[str, int] = {}
 
-    async def write(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> ImportReport:
-        await self._load_stored(lines)
+    def write(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> ImportReport:
+        self._load_stored(lines)
         refused: list[RefusedLine] = []
         for index, line in enumerate(lines):
             try:
                 _refuse_secrets(line)
-                await (self._record(line) if isinstance(line, RecordWrite) else self._turn(line))
+                self._record(line) if isinstance(line, RecordWrite) else self._turn(line)
             except _RefusedError as error:
                 refused.append(RefusedLine(index=index, field=error.field, message=str(error)))
         for session_id, turns in self._turns_by_session.items():
             self._audit("session.turns_imported", ("session", session_id), after={"turns": turns})
-        await outbox.append(self._session, self._written, self._at)
-        await audit.append(self._session, *self._audited)
+        outbox.append(self._session, self._written, self._at)
+        audit.append(self._session, *self._audited)
         return ImportReport(
             written=len(self._written),
             unchanged=self._unchanged,
@@ -86,14 +86,14 @@ class Importer:
             refused=tuple(refused),
         )
 
-    async def _record(self, line: RecordWrite) -> None:
+    def _record(self, line: RecordWrite) -> None:
         hash_ = content_hash(line)
         same_key = self._by_key.get(line.id) if line.id is not None else None
         same_content = self._by_content.get((line.scope, hash_))
         if same_key is not None:
             if same_content not in (None, same_key):
                 raise _RefusedError("text", "the same statement is already stored as another record of this user")
-            await self._revise(same_key, line, hash_)
+            self._revise(same_key, line, hash_)
         elif same_content is None:
             self._create(line, hash_)
         elif line.id is not None and same_content.host_key is not None:
@@ -123,7 +123,7 @@ class Importer:
         self._remember(row)
         self._wrote(row, "record.imported", before=None)
 
-    async def _revise(self, row: RecordRow, line: RecordWrite, hash_: str) -> None:
+    def _revise(self, row: RecordRow, line: RecordWrite, hash_: str) -> None:
         restated = row.content_hash != hash_ or row.scope != line.scope
         if restated and row.status not in ACTIVE_STATUSES:
             raise _RefusedError("id", f"the record under this id is {row.status}; import the new text under another id")
@@ -146,11 +146,11 @@ class Importer:
             row.activation = Activation.CONDITIONAL.value
         row.version += 1
         # Now, not at commit: in one flush the insert of a later line would go before this update makes room for it.
-        await self._session.flush()
+        self._session.flush()
         self._remember(row)
         self._wrote(row, "record.revised_by_import", before=before)
 
-    async def _turn(self, line: TranscriptWrite) -> None:
+    def _turn(self, line: TranscriptWrite) -> None:
         ref = turn_ref(self._principal, line.session_id, line.turn_id, line.role)
         if (stored := self._turns.get(ref)) is not None:
             if stored != line.text:
@@ -158,10 +158,10 @@ class Importer:
             self._unchanged += 1
             return
         try:
-            await sessions.note_turn(self._session, self._principal, line.session_id, line.at)
+            sessions.note_turn(self._session, self._principal, line.session_id, line.at)
         except SessionOwnedByAnotherError as error:
             raise _RefusedError("session_id", str(error)) from error
-        await sessions.put_turn(
+        sessions.put_turn(
             self._session, self._principal, line.session_id, line.turn_id, {line.role: line.text}, line.at
         )
         self._turns[ref] = line.text
@@ -197,23 +197,21 @@ class Importer:
         if row.host_key is not None:
             self._by_key[row.host_key] = row
 
-    async def _load_stored(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> None:
+    def _load_stored(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> None:
         records = [line for line in lines if isinstance(line, RecordWrite)]
         for keys in _chunks({line.id for line in records if line.id is not None}):
-            await self._remember_where(col(RecordRow.host_key).in_(keys))
+            self._remember_where(col(RecordRow.host_key).in_(keys))
         for hashes in _chunks({content_hash(line) for line in records}):
-            await self._remember_where(col(RecordRow.content_hash).in_(hashes))
+            self._remember_where(col(RecordRow.content_hash).in_(hashes))
         turns = [line for line in lines if isinstance(line, TranscriptWrite)]
         for refs in _chunks({turn_ref(self._principal, t.session_id, t.turn_id, t.role) for t in turns}):
-            rows = await self._session.execute(
+            rows = self._session.execute(
                 select(SessionTurnRow.id, SessionTurnRow.text).where(col(SessionTurnRow.id).in_(refs))
             )
             self._turns.update({id: text for id, text in rows})
 
-    async def _remember_where(self, condition: Any) -> None:
-        rows = await self._session.scalars(
-            select(RecordRow).where(owned_by(self._principal), condition).with_for_update()
-        )
+    def _remember_where(self, condition: Any) -> None:
+        rows = self._session.scalars(select(RecordRow).where(owned_by(self._principal), condition).with_for_update())
         for row in rows:
             self._remember(row)
 

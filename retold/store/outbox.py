@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, func, insert
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.outbox import OutboxEntry
@@ -14,20 +14,20 @@ from retold.contracts.record import RecordId
 from retold.store.tables import OutboxRow
 
 
-async def append(session: AsyncSession, record_ids: Sequence[RecordId], at: datetime) -> None:
+def append(session: Session, record_ids: Sequence[RecordId], at: datetime) -> None:
     """Have the index follow these records, in this order."""
     if record_ids:
-        await session.execute(insert(OutboxRow), [{"record_id": record_id, "at": at} for record_id in record_ids])
+        session.execute(insert(OutboxRow), [{"record_id": record_id, "at": at} for record_id in record_ids])
 
 
-async def pending(session: AsyncSession, limit: int) -> Sequence[OutboxEntry]:
-    rows = await session.execute(select(OutboxRow.seq, OutboxRow.record_id).order_by(col(OutboxRow.seq)).limit(limit))
+def pending(session: Session, limit: int) -> Sequence[OutboxEntry]:
+    rows = session.execute(select(OutboxRow.seq, OutboxRow.record_id).order_by(col(OutboxRow.seq)).limit(limit))
     return [OutboxEntry(seq=seq, record_id=record_id) for seq, record_id in rows]
 
 
-async def done(session: AsyncSession, seqs: Collection[int]) -> None:
-    await session.execute(delete(OutboxRow).where(col(OutboxRow.seq).in_(seqs)))
+def done(session: Session, seqs: Collection[int]) -> None:
+    session.execute(delete(OutboxRow).where(col(OutboxRow.seq).in_(seqs)))
 
 
-async def count(session: AsyncSession) -> int:
-    return await session.scalar(select(func.count()).select_from(OutboxRow)) or 0
+def count(session: Session) -> int:
+    return session.scalar(select(func.count()).select_from(OutboxRow)) or 0

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, tuple_
-from sqlalchemy.ext.asyncio import AsyncSession
-from sqlmodel import col, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
+from sqlalchemy.orm import Session
 
 from retold.contracts.record import (
     ACTIVE_STATUSES,
@@ -24,7 +24,7 @@ from retold.contracts.record import (
 )  # fmt: skip
 from retold.contracts.turn import Principal
 from retold.store import audit, outbox
-from retold.store.tables import RecordRow
+from retold.store.tables import RecordRow, table_of
 
 PRINCIPAL_SUBJECT = "user"
 
@@ -37,105 +37,102 @@ class NotEligibleError(ValueError):
     """The record may not become ambient; the message says which condition it fails."""
 
 
+_records = table_of(RecordRow)
+
+
 def owned_by(principal: Principal) -> ColumnElement[bool]:
-    return and_(col(RecordRow.tenant) == principal.tenant, col(RecordRow.user_id) == principal.user)
+    return and_(_records.c.tenant == principal.tenant, _records.c.user_id == principal.user)
 
 
-def current(at: datetime) -> ColumnElement[bool]:
-    """Active, conflict-free, not superseded, and `valid_from <= at < valid_until`: `MemoryRecord.is_current` in SQL."""
-    return and_(
-        col(RecordRow.status).in_([status.value for status in ACTIVE_STATUSES]),
-        col(RecordRow.conflicting).is_(False),
-        col(RecordRow.superseded_by).is_(None),
-        or_(col(RecordRow.valid_from).is_(None), col(RecordRow.valid_from) <= at),
-        or_(col(RecordRow.valid_until).is_(None), col(RecordRow.valid_until) > at),
-    )
+_OWNED = and_(_records.c.tenant == bindparam("tenant"), _records.c.user_id == bindparam("user"))
+
+_at = bindparam("at", type_=_records.c.created_at.type)
+_CURRENT = and_(
+    _records.c.status.in_([status.value for status in ACTIVE_STATUSES]),
+    _records.c.conflicting.is_(False),
+    _records.c.superseded_by.is_(None),
+    or_(_records.c.valid_from.is_(None), _records.c.valid_from <= _at),
+    or_(_records.c.valid_until.is_(None), _records.c.valid_until > _at),
+)
+"""Active, conflict-free, not superseded, and `valid_from <= at < valid_until`: `MemoryRecord.is_current` in SQL."""
+
+_CONDITIONAL = and_(_OWNED, _CURRENT, _records.c.activation == Activation.CONDITIONAL.value)
+
+_RECORD = select(
+    *(_records.c.user_id.label("user") if field == "user" else _records.c[field] for field in MemoryRecord.model_fields)
+)
+"""The columns of a MemoryRecord, under its own names."""
+
+# Built once: a turn only fills in who asks, and when.
+_AMBIENT_RECORDS = _RECORD.where(
+    _OWNED,
+    _CURRENT,
+    _records.c.status == RecordStatus.CONFIRMED.value,
+    _records.c.type == RecordType.SEMANTIC.value,
+    _records.c.activation == Activation.AMBIENT.value,
+    _records.c.subject == PRINCIPAL_SUBJECT,
+).order_by(_records.c.id)
+_INVENTORY = select(_records.c.category).where(_CONDITIONAL).distinct()
+_LOAD_CURRENT = _RECORD.where(_CONDITIONAL, _records.c.id.in_(bindparam("ids", expanding=True)))
 
 
-async def ambient_records(session: AsyncSession, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
-    rows = await session.scalars(
-        select(RecordRow)
-        .where(
-            owned_by(principal),
-            current(at),
-            col(RecordRow.status) == RecordStatus.CONFIRMED.value,
-            col(RecordRow.type) == RecordType.SEMANTIC.value,
-            col(RecordRow.activation) == Activation.AMBIENT.value,
-            col(RecordRow.subject) == PRINCIPAL_SUBJECT,
-        )
-        .order_by(col(RecordRow.id))
-    )
-    return [as_record(row) for row in rows]
+def ambient_records(session: Session, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
+    return _read(session, _AMBIENT_RECORDS, _asked(principal, at))
 
 
 INVENTORY_BUILDER = "distinct-labels-1"
 """Names what `inventory` does, for the bundle: renamed when the same records would give other labels."""
 
 
-async def inventory(session: AsyncSession, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
-    labels = await session.scalars(
-        select(RecordRow.category)
-        .where(owned_by(principal), current(at), col(RecordRow.activation) == Activation.CONDITIONAL.value)
-        .distinct()
-    )
-    present = set(labels)
+def inventory(session: Session, principal: Principal, at: datetime) -> Sequence[RetrievalCategory]:
+    present = set(session.execute(_INVENTORY, _asked(principal, at)).scalars())
     return [category for category in RetrievalCategory if category.value in present]
 
 
-async def load_current(
-    session: AsyncSession, principal: Principal, refs: Sequence[RecordRef], at: datetime
+def load_current(
+    session: Session, principal: Principal, refs: Sequence[RecordRef], at: datetime
 ) -> Mapping[RecordId, MemoryRecord]:
     if not refs:
         return {}
-    rows = await session.scalars(
-        select(RecordRow).where(
-            owned_by(principal),
-            current(at),
-            col(RecordRow.activation) == Activation.CONDITIONAL.value,
-            tuple_(col(RecordRow.id), col(RecordRow.version)).in_([(ref.id, ref.version) for ref in refs]),
-        )
-    )
-    return {row.id: as_record(row) for row in rows}
+    named = {(ref.id, ref.version) for ref in refs}
+    found = _read(session, _LOAD_CURRENT, {**_asked(principal, at), "ids": list({ref.id for ref in refs})})
+    return {record.id: record for record in found if (record.id, record.version) in named}
 
 
-async def records_by_id(session: AsyncSession, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
-    rows = await session.scalars(select(RecordRow).where(col(RecordRow.id).in_(ids)))
-    return {row.id: as_record(row) for row in rows}
+def records_by_id(session: Session, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
+    return {record.id: record for record in _read(session, _RECORD.where(_records.c.id.in_(ids)))}
 
 
-async def all_records(session: AsyncSession, principal: Principal) -> Sequence[MemoryRecord]:
-    rows = await session.scalars(
-        select(RecordRow).where(owned_by(principal)).order_by(col(RecordRow.created_at), col(RecordRow.id))
-    )
-    return [as_record(row) for row in rows]
+def all_records(session: Session, principal: Principal) -> Sequence[MemoryRecord]:
+    return _read(session, _RECORD.where(owned_by(principal)).order_by(_records.c.created_at, _records.c.id))
 
 
-async def mark_ambient_for_development(
-    session: AsyncSession, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
+def mark_ambient_for_development(
+    session: Session, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
 ) -> MemoryRecord:
-    row = await _locked(session, principal, record_id)
+    row = _locked(session, principal, record_id)
     record = as_record(row)
     _require_promotable(record, at)
     if record.activation is Activation.AMBIENT:
         return record
     row.activation = Activation.AMBIENT.value
     row.version += 1
-    await _changed(
+    _changed(
         session, principal, record, row, event="development.record_made_ambient", actor=actor, reason=reason, at=at
     )
     return as_record(row)
 
 
-async def delete_record(
-    session: AsyncSession, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
+def delete_record(
+    session: Session, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
 ) -> MemoryRecord:
-    row = await _locked(session, principal, record_id)
+    row = _locked(session, principal, record_id)
     record = as_record(row)
     if record.status is RecordStatus.DELETED:
         return record
     row.status = RecordStatus.DELETED.value
     row.version += 1
-    await _changed(session, principal, record, row, event="record.deleted", actor=actor, reason=reason, at=at)
+    _changed(session, principal, record, row, event="record.deleted", actor=actor, reason=reason, at=at)
     return as_record(row)
 
 
@@ -155,8 +152,17 @@ def audited_state(row: RecordRow | MemoryRecord) -> dict[str, object]:
     }
 
 
-async def _changed(
-    session: AsyncSession,
+def _asked(principal: Principal, at: datetime) -> dict[str, Any]:
+    return {"tenant": principal.tenant, "user": principal.user, "at": at}
+
+
+def _read(session: Session, query: Select[Any], asked: Mapping[str, Any] | None = None) -> list[MemoryRecord]:
+    # Validated again on the way out: measured, that costs no more than filling the fields in unchecked.
+    return [MemoryRecord.model_validate(row._asdict()) for row in session.execute(query, asked).all()]
+
+
+def _changed(
+    session: Session,
     principal: Principal,
     before: MemoryRecord,
     row: RecordRow,
@@ -168,8 +174,8 @@ async def _changed(
 ) -> None:
     if not reason.strip():
         raise ValueError("reason must not be blank: it is what the audit trail will say")
-    await outbox.append(session, [row.id], at)
-    await audit.append(
+    outbox.append(session, [row.id], at)
+    audit.append(
         session,
         audit.row(
             principal,
@@ -184,10 +190,10 @@ async def _changed(
     )
 
 
-async def _locked(session: AsyncSession, principal: Principal, record_id: str) -> RecordRow:
+def _locked(session: Session, principal: Principal, record_id: str) -> RecordRow:
     """The record under its own id, or else under the key the host gave it when importing."""
-    for named in (col(RecordRow.id) == record_id, col(RecordRow.host_key) == record_id):
-        row = await session.scalar(select(RecordRow).where(owned_by(principal), named).with_for_update())
+    for named in (_records.c.id == record_id, _records.c.host_key == record_id):
+        row = session.scalar(select(RecordRow).where(owned_by(principal), named).with_for_update())
         if row is not None:
             return row
     raise RecordNotFoundError(f"no record {record_id!r} of this user")

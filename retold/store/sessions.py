@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import update
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Executable, bindparam, case, update
+from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts._base import Contract, Name, UtcTime
@@ -17,7 +17,9 @@ from retold.contracts.stages import ProfileBlock
 from retold.contracts.turn import Principal
 from retold.policy.ports import SessionOwnedByAnotherError
 from retold.store import audit
-from retold.store.tables import SessionRow, SessionTurnRow
+from retold.store.engine import JsonText
+from retold.store.tables import SessionRow, SessionTurnRow, table_of
+from retold.store.upsert import dialect_of, insert
 
 Role = Literal["user", "tool", "draft", "assistant", "final"]
 _ORDER_IN_TURN: dict[str, int] = {"user": 0, "tool": 1, "draft": 2, "assistant": 3, "final": 4}
@@ -35,49 +37,66 @@ class SessionTurn(Contract):
     at: UtcTime
 
 
+_sessions = table_of(SessionRow)
+
+_KEEP_PROFILE = (
+    update(_sessions)
+    .where(
+        _sessions.c.tenant == bindparam("of_tenant"),
+        _sessions.c.session_id == bindparam("of_session"),
+        _sessions.c.user_id == bindparam("of_user"),
+        _sessions.c.profile.is_(None),
+        _sessions.c.ended_at.is_(None),
+    )
+    .values(profile=bindparam("profile"))
+    .returning(_sessions.c.session_id)
+)
+
+
 class SessionNotOpenError(LookupError):
     """The principal has no such session: open it first."""
 
 
-async def claim(session: AsyncSession, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
+def claim(session: Session, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
     """Make the session the principal's, if it is nobody's yet; its profile, if it has one. An ended one starts again.
 
     Raises:
         SessionOwnedByAnotherError: another user of the tenant owns it.
     """
-    row = await note_turn(session, principal, session_id, at)
-    row.ended_at = None
-    return None if row.profile is None else ProfileBlock.model_validate(row.profile)
+    profile = _touch(session, principal, session_id, at, reopen=True)
+    return None if profile is None else ProfileBlock.model_validate(profile)
 
 
-async def note_turn(session: AsyncSession, principal: Principal, session_id: str, at: datetime) -> SessionRow:
+def note_turn(session: Session, principal: Principal, session_id: str, at: datetime) -> None:
     """Like `claim`, for something that already happened: a session that ended meanwhile stays ended.
 
     Raises:
         SessionOwnedByAnotherError: another user of the tenant owns it.
     """
-    row = await _locked(session, principal.tenant, session_id)
-    if row is None:
-        row = await _create(session, principal, session_id, at)
-    _require_owner(row, principal)
-    row.last_seen_at = max(row.last_seen_at, at)
-    return row
+    _touch(session, principal, session_id, at, reopen=False)
 
 
-async def keep_profile(
-    session: AsyncSession, principal: Principal, session_id: str, profile: ProfileBlock
-) -> ProfileBlock:
-    row = await _owned(session, principal, session_id)
-    if row.ended_at is not None:
+def keep_profile(session: Session, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
+    kept = session.execute(
+        _KEEP_PROFILE,
+        {
+            "of_tenant": principal.tenant,
+            "of_user": principal.user,
+            "of_session": session_id,
+            "profile": JsonText(profile.model_dump_json()),
+        },
+    )
+    if kept.one_or_none() is not None:
+        return profile
+    row = _owned(session, principal, session_id)
+    if row.profile is None:
         # It ended while the block was being built: this turn may use it, the next session gets its own.
         return profile
-    if row.profile is None:
-        row.profile = profile.model_dump(mode="json")
     return ProfileBlock.model_validate(row.profile)
 
 
-async def forget_profile(session: AsyncSession, principal: Principal, session_id: str) -> None:
-    await session.execute(
+def forget_profile(session: Session, principal: Principal, session_id: str) -> None:
+    session.execute(
         update(SessionRow)
         .where(
             col(SessionRow.tenant) == principal.tenant,
@@ -88,16 +107,16 @@ async def forget_profile(session: AsyncSession, principal: Principal, session_id
     )
 
 
-async def end_session(session: AsyncSession, principal: Principal, session_id: str, at: datetime, actor: str) -> None:
-    row = await _owned(session, principal, session_id)
+def end_session(session: Session, principal: Principal, session_id: str, at: datetime, actor: str) -> None:
+    row = _owned(session, principal, session_id)
     if row.ended_at is None:
-        await audit.append(session, _end(row, at, event="session.ended", actor=actor))
+        audit.append(session, _end(row, at, event="session.ended", actor=actor))
 
 
-async def expire_idle(session: AsyncSession, before: datetime, at: datetime, limit: int, actor: str) -> int:
+def expire_idle(session: Session, before: datetime, at: datetime, limit: int, actor: str) -> int:
     """End up to `limit` sessions last seen before `before`, of every tenant; how many were ended."""
     idle = (
-        await session.scalars(
+        session.scalars(
             select(SessionRow)
             .where(col(SessionRow.ended_at).is_(None), col(SessionRow.last_seen_at) < before)
             .order_by(col(SessionRow.last_seen_at))
@@ -105,12 +124,12 @@ async def expire_idle(session: AsyncSession, before: datetime, at: datetime, lim
             .with_for_update(skip_locked=True)
         )
     ).all()
-    await audit.append(session, *(_end(row, at, event="session.expired", actor=actor) for row in idle))
+    audit.append(session, *(_end(row, at, event="session.expired", actor=actor) for row in idle))
     return len(idle)
 
 
-async def put_turn(
-    session: AsyncSession,
+def put_turn(
+    session: Session,
     principal: Principal,
     session_id: str,
     turn_id: str,
@@ -118,34 +137,31 @@ async def put_turn(
     at: datetime,
 ) -> None:
     """Store the texts of a turn by role; what the turn already has under a role is replaced."""
-    refs = {role: turn_ref(principal, session_id, turn_id, role) for role in texts}
-    found = await session.scalars(select(SessionTurnRow).where(col(SessionTurnRow.id).in_(refs.values())))
-    stored = {row.id: row for row in found}
-    for role, text in texts.items():
-        if (row := stored.get(refs[role])) is not None:
-            row.text, row.at = text, at
-            continue
-        session.add(
-            SessionTurnRow(
-                id=refs[role],
-                tenant=principal.tenant,
-                user_id=principal.user,
-                session_id=session_id,
-                turn_id=turn_id,
-                role=role,
-                text=text,
-                at=at,
-            )
-        )
+    session.execute(
+        _put_turns(dialect_of(session)),
+        [
+            {
+                "id": turn_ref(principal, session_id, turn_id, role),
+                "tenant": principal.tenant,
+                "user_id": principal.user,
+                "session_id": session_id,
+                "turn_id": turn_id,
+                "role": role,
+                "text": text,
+                "at": at,
+            }
+            for role, text in texts.items()
+        ],
+    )
 
 
-async def turn_by_ref(session: AsyncSession, ref: str) -> SessionTurn | None:
-    row = await session.get(SessionTurnRow, ref)
+def turn_by_ref(session: Session, ref: str) -> SessionTurn | None:
+    row = session.get(SessionTurnRow, ref)
     return None if row is None else _as_turn(row)
 
 
-async def turns_of(session: AsyncSession, principal: Principal, session_id: str) -> Sequence[SessionTurn]:
-    rows = await session.scalars(
+def turns_of(session: Session, principal: Principal, session_id: str) -> Sequence[SessionTurn]:
+    rows = session.scalars(
         select(SessionTurnRow).where(
             col(SessionTurnRow.tenant) == principal.tenant,
             col(SessionTurnRow.user_id) == principal.user,
@@ -156,23 +172,48 @@ async def turns_of(session: AsyncSession, principal: Principal, session_id: str)
     return sorted(turns, key=lambda turn: (turn.at, turn.turn_id, _ORDER_IN_TURN[turn.role]))
 
 
-async def _create(session: AsyncSession, principal: Principal, session_id: str, at: datetime) -> SessionRow:
-    row = SessionRow(
-        tenant=principal.tenant, session_id=session_id, user_id=principal.user, started_at=at, last_seen_at=at
+def _touch(
+    session: Session, principal: Principal, session_id: str, at: datetime, *, reopen: bool
+) -> dict[str, Any] | None:
+    """Have the session, made if there is none, last seen at `at` or later, in one statement; its profile as stored."""
+    touched = session.execute(
+        _touching(dialect_of(session), reopen),
+        {
+            "tenant": principal.tenant,
+            "session_id": session_id,
+            "user_id": principal.user,
+            "started_at": at,
+            "last_seen_at": at,
+        },
+    ).one_or_none()
+    if touched is None:
+        raise _owned_by_another(session_id)
+    profile: dict[str, Any] | None = touched.profile
+    return profile
+
+
+@cache
+def _touching(dialect: str, reopen: bool) -> Executable:
+    new = insert(dialect, _sessions)
+    seen, now = _sessions.c.last_seen_at, new.excluded.last_seen_at
+    return new.on_conflict_do_update(
+        index_elements=[_sessions.c.tenant, _sessions.c.session_id],
+        set_={"last_seen_at": case((now > seen, now), else_=seen), **({"ended_at": None} if reopen else {})},
+        where=_sessions.c.user_id == new.excluded.user_id,
+    ).returning(_sessions.c.profile)
+
+
+@cache
+def _put_turns(dialect: str) -> Executable:
+    table = table_of(SessionTurnRow)
+    new = insert(dialect, table)
+    return new.on_conflict_do_update(
+        index_elements=[table.c.id], set_={"text": new.excluded.text, "at": new.excluded.at}
     )
-    try:
-        async with session.begin_nested():
-            session.add(row)
-    except IntegrityError:  # PostgreSQL: another writer created it between our look and our insert
-        winner = await _locked(session, principal.tenant, session_id)
-        if winner is None:
-            raise
-        return winner
-    return row
 
 
-async def _owned(session: AsyncSession, principal: Principal, session_id: str) -> SessionRow:
-    row = await _locked(session, principal.tenant, session_id)
+def _owned(session: Session, principal: Principal, session_id: str) -> SessionRow:
+    row = _locked(session, principal.tenant, session_id)
     if row is None:
         raise SessionNotOpenError(f"no session {session_id!r} of this user: open it first")
     _require_owner(row, principal)
@@ -181,11 +222,15 @@ async def _owned(session: AsyncSession, principal: Principal, session_id: str) -
 
 def _require_owner(row: SessionRow, principal: Principal) -> None:
     if row.user_id != principal.user:
-        raise SessionOwnedByAnotherError(f"session {row.session_id!r} belongs to another user of this tenant")
+        raise _owned_by_another(row.session_id)
 
 
-async def _locked(session: AsyncSession, tenant: str, session_id: str) -> SessionRow | None:
-    row: SessionRow | None = await session.scalar(
+def _owned_by_another(session_id: str) -> SessionOwnedByAnotherError:
+    return SessionOwnedByAnotherError(f"session {session_id!r} belongs to another user of this tenant")
+
+
+def _locked(session: Session, tenant: str, session_id: str) -> SessionRow | None:
+    row: SessionRow | None = session.scalar(
         select(SessionRow)
         .where(col(SessionRow.tenant) == tenant, col(SessionRow.session_id) == session_id)
         .with_for_update()

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
 
 from retold.contracts.bundle import FitnessRecord
 from retold.contracts.decision import TurnDecision, TurnRecord
@@ -17,7 +17,8 @@ from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWrite, RetrievalCategory, TranscriptWrite
 from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
-from retold.store import audit, bundles, decisions, outbox, records, sessions
+from retold.policy.ports import OpenedSession
+from retold.store import audit, bundles, decisions, opening, outbox, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
@@ -48,7 +49,7 @@ class Store:
     call at any time: what has begun by then ends on its own, whole or not at all.
     """
 
-    def __init__(self, engine: AsyncEngine, *, new_id: Callable[[], str] = _random_id) -> None:
+    def __init__(self, engine: Engine, *, new_id: Callable[[], str] = _random_id) -> None:
         self._transactions = Transactions(engine)
         self._new_id = new_id
 
@@ -61,6 +62,24 @@ class Store:
         await self._transactions.read(_look_at_every_table)
 
     # --- what a turn reads and writes (TurnStore) --------------------------------------------------------------
+
+    async def open_turn(
+        self, principal: Principal, session_id: str, decision_id: str, at: datetime, *, want_inventory: bool
+    ) -> OpenedSession:
+        """Claim or touch the session; what the turn finds there. A turn that has an answer touches nothing.
+
+        Raises:
+            SessionOwnedByAnotherError: another user of the tenant owns this session.
+        """
+        asked = (principal, session_id, decision_id, at)
+        found = await self._transactions.read(
+            lambda session: opening.of_open_session(session, *asked, want_inventory=want_inventory)
+        )
+        if found is not None:
+            return found
+        return await self._transactions.write(
+            lambda session: opening.claiming(session, *asked, want_inventory=want_inventory)
+        )
 
     async def open_session(self, principal: Principal, session_id: str, at: datetime) -> ProfileBlock | None:
         """Claim or touch the session; its stored profile, if it has one. An ended session starts again.
@@ -258,6 +277,6 @@ class Store:
         return await self._transactions.read(lambda session: audit.events(session, principal, subject_id, limit))
 
 
-async def _look_at_every_table(session: AsyncSession) -> None:
+def _look_at_every_table(session: Session) -> None:
     for table in Row.metadata.sorted_tables:
-        await session.execute(select(*table.primary_key).limit(1))
+        session.execute(select(*table.primary_key).limit(1))

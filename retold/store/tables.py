@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Index, Integer, MetaData, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Index, Integer, MetaData, Table, Text, UniqueConstraint
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
@@ -67,6 +67,11 @@ class Row(SQLModel):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+def table_of(row: type[Row]) -> Table:
+    """The table behind a class, for statements of a turn: on tables they cost a fraction of what rows as objects do."""
+    return Row.metadata.tables[str(row.__tablename__)]
 
 
 class RecordRow(Row, table=True):

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from retold.store.engine import one_error, writing_connection_options
+from retold.store.engine import in_a_thread, one_error, writing_connection_options
 
 # Any number does, as long as every process that migrates asks for the same.
 _POSTGRES_LOCK = 7_305_411_208
 
+# Alembic keeps the migration it is running in module globals.
+_one_at_a_time = threading.Lock()
 
-async def migrate(engine: AsyncEngine | Engine, revision: str = "head") -> None:
+
+async def migrate(engine: Engine, revision: str = "head") -> None:
     """Upgrade (or downgrade) the database to `revision`, in one transaction. Two processes at once take turns.
 
     Args:
-        engine: async or sync. A sync engine is used on the calling thread.
+        engine: of `retold.store.engine.open_engine`, or any other of SQLAlchemy's.
         revision: a revision id, `head`, or `base` for an empty schema.
 
     Raises:
         StoreUnavailableError: the database could not be reached or changed; it is as it was.
     """
-    with one_error():
-        if isinstance(engine, Engine):
-            with engine.execution_options(**writing_connection_options()).begin() as connection:
-                _run(connection, revision)
-            return
-        async with engine.execution_options(**writing_connection_options()).begin() as async_connection:
-            await async_connection.run_sync(_run, revision)
+
+    def migrated() -> None:
+        with (
+            one_error(),
+            _one_at_a_time,
+            engine.execution_options(**writing_connection_options()).begin() as connection,
+        ):
+            _run(connection, revision)
+
+    await in_a_thread(migrated)
 
 
 def configuration() -> Config:

@@ -22,7 +22,7 @@ from tests.unit.bundles.bundle_parts import NOON, SERVING, certified, components
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    engine = open_engine(f"sqlite+aiosqlite:///{tmp_path}/retold.db")
+    engine = open_engine(f"sqlite:///{tmp_path}/retold.db")
     await migrate(engine)
     store = Store(engine)
     yield store
@@ -51,7 +51,9 @@ async def test_what_was_added_last_decides_whatever_the_clock_said(store: Store)
 def test_the_store_offers_to_add_and_to_read_and_nothing_else() -> None:
     offered = {name for name, _ in inspect.getmembers(Store, inspect.isfunction) if "fitness" in name}
     assert offered == {"append_fitness", "latest_fitness", "fitness_history"}
-    of_the_rows = {name for name, _ in inspect.getmembers(bundles, inspect.iscoroutinefunction)}
+    of_the_rows = {
+        name for name, it in inspect.getmembers(bundles, inspect.isfunction) if it.__module__ == bundles.__name__
+    }
     assert of_the_rows == {"append", "history"}
 
 

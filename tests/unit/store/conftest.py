@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from retold.contracts.record import MemoryRecord
 from retold.contracts.turn import Principal
@@ -30,9 +31,9 @@ PutRecord = Callable[..., Awaitable[MemoryRecord]]
 @pytest.fixture(scope="session")
 async def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "migrated.db"
-    engine = open_engine(f"sqlite+aiosqlite:///{path}")
+    engine = open_engine(f"sqlite:///{path}")
     await migrate(engine)
-    await engine.dispose()  # the last connection to close folds the write-ahead log into the file
+    engine.dispose()  # the last connection to close folds the write-ahead log into the file
     return path
 
 
@@ -42,26 +43,27 @@ def database(tmp_path: Path, migrated_file: Path) -> Path:
 
 
 @pytest.fixture
-async def engine(database: Path) -> AsyncIterator[AsyncEngine]:
-    engine = open_engine(f"sqlite+aiosqlite:///{database}")
+async def engine(database: Path) -> AsyncIterator[Engine]:
+    engine = open_engine(f"sqlite:///{database}")
     yield engine
-    await engine.dispose()
+    engine.dispose()
 
 
 @pytest.fixture
-def store(engine: AsyncEngine) -> Store:
+def store(engine: Engine) -> Store:
     return Store(engine)
 
 
 @pytest.fixture
-def put_record(engine: AsyncEngine) -> PutRecord:
+def put_record(engine: Engine) -> PutRecord:
     """Store a record in any state, also those that only later workflows produce."""
 
     async def put(id: str, owner: Principal = ADA, **fields: Any) -> MemoryRecord:
         row = record_row(id, owner, **fields)
-        async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+        with Session(engine) as session:
             session.add(row)
-        return as_record(row)
+            session.commit()
+            return as_record(row)  # as the database gives it back
 
     return put
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
 
 from retold.contracts.config import Switches, UtilityAwareConfig
 from retold.contracts.decision import StageOutcomes, StageTiming, TurnDecision, TurnRecord
@@ -129,11 +129,11 @@ async def test_the_stored_answer_is_what_the_user_saw(store: Store) -> None:
     assert await store.decided("unknown") is None
 
 
-async def test_an_answer_whose_text_was_erased_is_no_answer_to_repeat(store: Store, engine: AsyncEngine) -> None:
+async def test_an_answer_whose_text_was_erased_is_no_answer_to_repeat(store: Store, engine: Engine) -> None:
     record = turn(final="Oat milk.")
     await store.record_turn(record)
-    async with engine.begin() as connection:
-        await connection.execute(text("DELETE FROM session_turns WHERE role = 'final'"))
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM session_turns WHERE role = 'final'"))
     assert await store.decided(record.decision.decision_id) is None
     assert await store.decision(record.decision.decision_id) == record.decision
 
@@ -219,15 +219,15 @@ async def test_decisions_are_listed_newest_first_and_narrowed_by_what_an_operato
     assert await listed(tenant="acm%") == []
 
 
-async def test_the_columns_an_operator_filters_by_say_what_the_document_says(store: Store, engine: AsyncEngine) -> None:
+async def test_the_columns_an_operator_filters_by_say_what_the_document_says(store: Store, engine: Engine) -> None:
     for turn_id, requested in (("a", "default"), ("b", None), ("c", 0)):
         await store.record_turn(turn(turn_id, requested_budget_ms=requested, trace_id="4bf9"))
     query = text(
         "SELECT requested_budget, effective_budget_ms, disposition, reason, trace_id, document"
         " FROM turn_decisions ORDER BY turn_id"
     )
-    async with engine.connect() as connection:
-        rows = (await connection.execute(query)).all()
+    with engine.connect() as connection:
+        rows = (connection.execute(query)).all()
     assert [row[0] for row in rows] == ["default", "none", "0"]
     assert {row[1:5] for row in rows} == {(1_500, "regenerated", "admitted", "4bf9")}
     assert all("Water." not in row[5] for row in rows)
@@ -242,13 +242,13 @@ async def test_a_turn_that_cannot_be_written_whole_is_not_written_at_all(store: 
     assert {line.turn_id for line in await store.session_turns(ADA, "s")} == {"first"}
 
 
-async def test_a_search_without_its_decision_is_refused_by_the_database(engine: AsyncEngine) -> None:
+async def test_a_search_without_its_decision_is_refused_by_the_database(engine: Engine) -> None:
     orphan = SearchRow(
         search_id="q", decision_id="none", tenant="acme", user_id="ada", gap_index=0, query="x",
         generated={}, dropped={}, kept=[], elapsed_ms=1.0, at=NOON,
     )  # fmt: skip
 
-    async def add(session: AsyncSession) -> None:
+    def add(session: Session) -> None:
         session.add(orphan)
 
     with pytest.raises(StoreUnavailableError) as raised:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
 
 from retold.contracts.record import RecordWrite
 from retold.policy.limits import LimitReachedError, within
@@ -19,16 +20,16 @@ from retold.store.store import Store, StoreUnavailableError
 from tests.unit.store.conftest import ADA, NOON, record_row
 
 
-async def test_sqlite_is_opened_for_durability(engine: AsyncEngine) -> None:
+async def test_sqlite_is_opened_for_durability(engine: Engine) -> None:
     expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5_000}
-    async with engine.connect() as connection:
-        found = {name: (await connection.execute(text(f"PRAGMA {name}"))).scalar_one() for name in expected}
+    with engine.connect() as connection:
+        found = {name: (connection.execute(text(f"PRAGMA {name}"))).scalar_one() for name in expected}
     assert found == expected
 
 
 @pytest.mark.parametrize(
     "url",
-    ["sqlite+aiosqlite://", "sqlite+aiosqlite:///:memory:", "sqlite+aiosqlite:///file:x?mode=memory&uri=true"],
+    ["sqlite://", "sqlite+aiosqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"],
 )
 def test_a_memory_database_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="file"):
@@ -36,7 +37,7 @@ def test_a_memory_database_is_refused(url: str) -> None:
 
 
 async def test_many_writers_and_readers_at_once_never_meet_a_lock(database: Path) -> None:
-    engine = open_engine(f"sqlite+aiosqlite:///{database}", busy_timeout_ms=0)  # a wait would hide a conflict
+    engine = open_engine(f"sqlite:///{database}", busy_timeout_ms=0)  # a wait would hide a conflict
     store = Store(engine)
 
     async def write_and_read(number: int) -> None:
@@ -62,7 +63,7 @@ async def test_another_process_that_is_writing_is_waited_for(database: Path, sto
 
 
 async def test_another_process_that_never_ends_its_write_is_an_error_that_can_be_retried(database: Path) -> None:
-    store = Store(open_engine(f"sqlite+aiosqlite:///{database}", busy_timeout_ms=20))
+    store = Store(open_engine(f"sqlite:///{database}", busy_timeout_ms=20))
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailableError, match="locked"):
@@ -92,20 +93,21 @@ async def test_calls_abandoned_at_any_moment_are_whole_or_absent_and_block_nobod
 
 
 async def test_a_transaction_that_has_begun_survives_its_caller_and_holds_up_closing(
-    store: Store, engine: AsyncEngine
+    store: Store, engine: Engine
 ) -> None:
     transactions = Transactions(engine)
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
-    async def body(session: AsyncSession) -> None:
+    def body(session: Session) -> None:
         session.add(record_row("kept"))
-        await session.flush()
+        session.flush()
         begun.set()
-        await go_on.wait()
+        go_on.wait()
 
     caller = asyncio.create_task(transactions.write(body))
     waiting = asyncio.create_task(transactions.write(body))
-    await begun.wait()
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
     caller.cancel()
     waiting.cancel()  # it has not begun: it never will
     closing = asyncio.create_task(transactions.close())
@@ -127,17 +129,17 @@ async def test_a_closed_store_says_so(store: Store) -> None:
         await store.open_session(ADA, "s", NOON)
 
 
-async def test_a_disposed_engine_reconnects(store: Store, engine: AsyncEngine) -> None:
+async def test_a_disposed_engine_reconnects(store: Store, engine: Engine) -> None:
     await store.open_session(ADA, "s", NOON)
-    await engine.dispose()
+    engine.dispose()
     await store.open_session(ADA, "s", NOON + timedelta(hours=1))
 
 
 async def test_a_damaged_file_is_unavailable_for_reading_and_writing(
-    database: Path, store: Store, engine: AsyncEngine
+    database: Path, store: Store, engine: Engine
 ) -> None:
     await store.ping()
-    await engine.dispose()
+    engine.dispose()
     _damage(database)
     with pytest.raises(StoreUnavailableError, match="not a database"):
         await store.inventory(ADA, NOON)
@@ -150,17 +152,17 @@ def _damage(file: Path) -> None:
 
 
 async def test_a_directory_that_is_gone_is_unavailable(tmp_path: Path) -> None:
-    store = Store(open_engine(f"sqlite+aiosqlite:///{tmp_path}/gone/retold.db"))
+    store = Store(open_engine(f"sqlite:///{tmp_path}/gone/retold.db"))
     with pytest.raises(StoreUnavailableError, match="unable to open"):
         await store.ping()
 
 
 async def test_tables_that_vanish_in_mid_life_are_unavailable_and_the_message_holds_no_value(
-    store: Store, engine: AsyncEngine
+    store: Store, engine: Engine
 ) -> None:
     await store.ping()
-    async with engine.begin() as connection:
-        await connection.execute(text("ALTER TABLE records RENAME TO elsewhere"))
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE records RENAME TO elsewhere"))
     with pytest.raises(StoreUnavailableError, match="no such table"):
         await store.ping()
     with pytest.raises(StoreUnavailableError) as raised:
@@ -172,10 +174,9 @@ async def test_tables_that_vanish_in_mid_life_are_unavailable_and_the_message_ho
 
 
 async def test_when_every_connection_is_taken_the_caller_hears_it(database: Path) -> None:
-    engine = open_engine(f"sqlite+aiosqlite:///{database}", pool_size=1, pool_timeout_s=0.05)
+    engine = open_engine(f"sqlite:///{database}", pool_size=1, pool_timeout_s=0.05)
     store = Store(engine)
-    async with engine.connect():
-        with pytest.raises(StoreUnavailableError, match="connection"):
-            await store.ping()
+    with engine.connect(), pytest.raises(StoreUnavailableError, match="connection"):
+        await store.ping()
     await store.ping()
     await store.close()

@@ -10,8 +10,7 @@ from pathlib import Path
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, create_mock_engine, inspect
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Engine, create_engine, create_mock_engine, inspect
 from sqlalchemy.schema import CreateTable
 
 import retold
@@ -20,40 +19,36 @@ from retold.store.migrations import configuration, migrate
 from retold.store.tables import Row
 
 
-async def test_the_migrated_schema_is_the_one_the_code_reads(engine: AsyncEngine) -> None:
-    def differences(connection: Connection) -> list[object]:
+def test_the_migrated_schema_is_the_one_the_code_reads(engine: Engine) -> None:
+    with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        return list(compare_metadata(context, Row.metadata))
-
-    async with engine.connect() as connection:
-        assert await connection.run_sync(differences) == []
+        assert list(compare_metadata(context, Row.metadata)) == []
 
 
 async def test_down_removes_everything_and_up_again_restores_it(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite+aiosqlite:///{tmp_path}/100%25 sure's.db")
+    engine = open_engine(f"sqlite:///{tmp_path}/100%25 sure's.db")
     await migrate(engine)
-    tables = await _tables(engine)
+    tables = _tables(engine)
     assert set(Row.metadata.tables) <= tables
     await migrate(engine, "base")
-    assert await _tables(engine) <= {"alembic_version", "sqlite_sequence"}
+    assert _tables(engine) <= {"alembic_version", "sqlite_sequence"}
     await migrate(engine)
-    assert await _tables(engine) == tables
-    await engine.dispose()
+    assert _tables(engine) == tables
+    engine.dispose()
 
 
 async def test_several_processes_may_migrate_one_database_at_once(tmp_path: Path) -> None:
-    engines = [open_engine(f"sqlite+aiosqlite:///{tmp_path}/new.db") for _ in range(4)]
+    engines = [open_engine(f"sqlite:///{tmp_path}/new.db") for _ in range(4)]
     await asyncio.gather(*(migrate(engine) for engine in engines))
-    assert set(Row.metadata.tables) <= await _tables(engines[0])
+    assert set(Row.metadata.tables) <= _tables(engines[0])
     for engine in engines:
-        await engine.dispose()
+        engine.dispose()
 
 
-async def test_a_sync_engine_is_migrated_too(tmp_path: Path) -> None:
-    engine = create_engine(f"sqlite:///{tmp_path}/sync.db")
+async def test_an_engine_that_another_program_opened_is_migrated_too(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/other.db")
     await migrate(engine)
-    with engine.connect() as connection:
-        assert set(Row.metadata.tables) <= set(inspect(connection).get_table_names())
+    assert set(Row.metadata.tables) <= _tables(engine)
     engine.dispose()
 
 
@@ -81,6 +76,6 @@ def test_the_wheel_carries_every_file_of_the_migrations() -> None:
     assert any(path.name == "script.py.mako" for path in carried)
 
 
-async def _tables(engine: AsyncEngine) -> set[str]:
-    async with engine.connect() as connection:
-        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
+def _tables(engine: Engine) -> set[str]:
+    with engine.connect() as connection:
+        return set(inspect(connection).get_table_names())

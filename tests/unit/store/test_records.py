@@ -6,7 +6,8 @@ from datetime import datetime, timedelta, timezone
 from itertools import product
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from retold.contracts.record import (
     Activation,
@@ -25,7 +26,7 @@ TICK = timedelta(microseconds=1)
 KIRITIMATI = timezone(timedelta(hours=14))
 
 
-async def test_sql_and_the_contract_agree_on_every_combination_of_state(engine: AsyncEngine, store: Store) -> None:
+async def test_sql_and_the_contract_agree_on_every_combination_of_state(engine: Engine, store: Store) -> None:
     states = product(
         RecordStatus,
         (False, True),
@@ -50,7 +51,7 @@ async def test_sql_and_the_contract_agree_on_every_combination_of_state(engine: 
             states
         )
     ]
-    async with AsyncSession(engine) as session, session.begin():
+    with Session(engine) as session, session.begin():
         session.add_all(rows)
 
     stored = [*await store.records(ADA), *await store.records(BOB), *await store.records(ELSEWHERE)]

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Engine
 
 from retold.contracts.stages import ProfileBlock
 from retold.policy.ports import SessionOwnedByAnotherError
@@ -18,7 +18,7 @@ BRIEF = ProfileBlock(text="be brief", tokens=2, delimiter="d1")
 LONG = ProfileBlock(text="be thorough", tokens=2, delimiter="d2")
 
 
-async def test_of_two_users_claiming_one_session_at_once_exactly_one_gets_it(store: Store, engine: AsyncEngine) -> None:
+async def test_of_two_users_claiming_one_session_at_once_exactly_one_gets_it(store: Store, engine: Engine) -> None:
     other_worker = Store(engine)
     for number in range(10):
         outcomes = await asyncio.gather(
