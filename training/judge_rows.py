@@ -100,8 +100,9 @@ class _Maker:
                 "unanswerable",
             )
             near = person(self._friend)
-        if fact.near and self._dice.random() < 0.7:
-            self._case(near.render(self._dice.choice(fact.near)), "unanswerable")
+        for asks in self._dice.sample(fact.near, min(len(fact.near), 2)):
+            if self._dice.random() < 0.7:
+                self._case(near.render(asks), "unanswerable")
 
     def framed(self, key: str, about: str) -> None:
         topic, other = self._dice.choice(self._topics), self._dice.choice(PEOPLE)

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -40,17 +41,30 @@ VECTOR_SCALE = 3.0
 TURN_RIDGE = 5.0
 FRAMED_WEIGHT = 0.5
 FOLDS = 5
-ORDINARY_FIRES = {"recall": 0.022, "preference": 0.012}
+ORDINARY_FIRES = {"recall": 0.042, "preference": 0.012}
 """Share of the authored ordinary turns on which each head may fire, out of fold. They are mostly look-alikes, written
-to be mistaken: on everyday turns the heads fire about half as often."""
+to be mistaken: on everyday turns the two together fire about half as often."""
 
 PEOPLE = 4
 RANK_RIDGE = 1.0
 UNANSWERABLE_PASSES = 0.55
-"""Share of the authored unanswerable turns that the answerability gate lets through, out of fold."""
-SETTINGS = {"turn_slack": 1.0, "max_admitted": 5.0, "recall_company_gap": 6.0, "preference_company_gap": 1.5}
-"""Logits: how far below its threshold the judge still trusts another planner's gap, and how far below the best record
-another one may be. Preferences of one person all look a little relevant to a wish, so their company is kept closer."""
+"""Share of the authored unanswerable turns that the answerability gate lets through, out of fold. The authored ones are
+harder than most: of other people's unanswerable turns about half are then left alone, for 3 to 4 points of recall."""
+SETTINGS = {
+    "turn_slack": 1.0,
+    "wish_slack": 2.0,
+    "attribute_topic_floor": 0.5,
+    "max_admitted": 5.0,
+    "recall_company_gap": 6.0,
+    "preference_company_gap": 1.5,
+}
+"""Logits, but for the cap and one share.
+
+`turn_slack`: how far below its threshold a head still trusts another planner's gap. `wish_slack`: how far the
+preference head may be behind the recall head for preferences to be considered. `*_company_gap`: how far below the best
+record another may be; one person's preferences all look a little relevant to a wish, so theirs is smaller.
+`attribute_topic_floor`: how much of the thing asked about a record must cover to give one of its attributes.
+"""
 
 
 async def main() -> None:
@@ -139,8 +153,12 @@ async def train_judge(embedder: Embedder, planner: dict[str, Any]) -> dict[str, 
         "settings": settings,
         "heads": heads,
         "word_counts": counts,
+        "common_words": common_words(),
     }
 
+
+COMMON_WORDS = 800
+"""Embedded at start-up at about 1.3 CPU-ms each."""
 
 OTHERS = {"recall": ("unanswerable",), "preference": ("ordinary", "unanswerable")}
 
@@ -232,6 +250,17 @@ def word_counts() -> dict[str, int]:
     ]
     counts = Counter(word for line in lines for part in line.split("|") for word in set(content_words(part)))
     return {"": len(lines), **{word: count for word, count in sorted(counts.items()) if count >= 4}}
+
+
+def common_words() -> list[str]:
+    """The most frequent content words of the corpus's English, for the judge to embed before its first turn."""
+    counts: Counter[str] = Counter()
+    for file in ("facts.txt", "preferences.txt", "recall.en.txt", "preference_turns.en.txt"):
+        for _, line in corpus.lines(file):
+            plain = re.sub(r"[{<]\w+[}>]", " ", line)
+            counts.update(candidate_features.content_tokens(plain, 100))
+    ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return [word for word, _ in ranked[:COMMON_WORDS]]
 
 
 # --- files ------------------------------------------------------------------------------------------------

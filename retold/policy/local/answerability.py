@@ -10,6 +10,8 @@ from retold.policy.local import candidate_features
 NAMES = (
     "best", "second", "best_meaning", "best_shared", "best_cosine", "best_spoken", "weakest_of_best", "own_of_best",
     "other_beats_own", "other_beats_own_meaning", "date_of_best", "kind_missing_of_best", "turn_margin",
+    "topic_of_best", "topic_weakest_of_best", "topic_shared_of_best", "best_topic", "best_topic_weakest",
+    "name_missing_of_best", "other_beats_own_topic",
 )  # fmt: skip
 
 _AT = {name: column for column, name in enumerate(candidate_features.NAMES)}
@@ -38,6 +40,13 @@ def inputs(candidates: NDArray[np.float64], ranked: NDArray[np.float64], turn_ma
         best[_AT["same_date"]] - best[_AT["other_date"]],
         best[_AT["kind_missing"]],
         np.clip(turn_margin, -_FAR, _FAR),
+        best[_AT["topic"]],
+        best[_AT["topic_weakest"]],
+        best[_AT["topic_shared"]],
+        candidates[:, _AT["topic"]].max(),
+        candidates[:, _AT["topic_weakest"]].max(),
+        best[_AT["name_missing"]],
+        _lead(candidates[:, _AT["topic"]], foreign),
     ])  # fmt: skip
 
 

@@ -28,6 +28,7 @@ MAX_RECORD_WORDS = 24
 NAMES = (
     "cosine", "cosine_gap", "spoken_cosine", "meaning", "meaning_gap", "weakest_word", "shared", "shared_gap", "own",
     "other", "other_via_my", "named", "same_date", "other_date", "kind_fits", "kind_missing", "wish", "company",
+    "topic", "topic_gap", "topic_weakest", "topic_shared", "name_missing",
 )  # fmt: skip
 """One name a feature, in the order of the columns of :func:`candidate_inputs`."""
 
@@ -55,6 +56,14 @@ _TIME_WORDS = re.compile(
 _PLACE_WORDS = re.compile(r"\b(?:in|at|on|near|from|to|under|behind|beside|outside|inside|through)\b", re.IGNORECASE)
 _COUNT_WORDS = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|twice|once|several|couple|dozen|both)\b", re.I
+)
+_CALENDAR = frozenset({*_MONTHS, "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"})
+_UNRELATED, _RELATED = 0.3, 0.7
+"""Cosine of two single words below which they have nothing to do with each other, and above which they say the same."""
+_LENGTH = re.compile(
+    r"\d[\d.,]*\s?(?:m|cm|mm|km|ft|in)\b|\b(?:met(?:re|er)s?|centimet\w+|kilomet\w+|feet|foot|inch(?:es)?|miles?|yards?|"
+    r"hours?|minutes?|days?|weeks?|months?|years?|pages?)\b",
+    re.IGNORECASE,
 )
 _WISH = lx.Lexicon("""
     prefer, prefers, like, likes, love, loves, dislike, dislikes, hate, hates, avoid, avoids, want, wants,
@@ -162,6 +171,8 @@ def candidate_inputs(question: Question, records: Sequence[MemoryRecord], read: 
     meaning = similar @ weights
     shared = (similar > 0.999) @ weights
     weakest = np.array([_weakest(row, question.rarity) for row in similar])
+    topic, topic_weakest, topic_shared = _topic_cover(question, similar)
+    missing = np.array([_name_missing(question, record) for record in records])
     whom = np.array([_whom(question, record) for record in records])
     when = np.array([_when(asked.text, record) for record in records])
     kind = np.array([_kind(asked.text, record.text) for record in records])
@@ -169,7 +180,7 @@ def candidate_inputs(question: Question, records: Sequence[MemoryRecord], read: 
     company = _company(meaning, records)
     return np.column_stack([
         cosine, cosine - cosine.max(), spoken, meaning, meaning - meaning.max(), weakest, shared, shared - shared.max(),
-        whom, when, kind, wish, company,
+        whom, when, kind, wish, company, topic, topic - topic.max(), topic_weakest, topic_shared, missing,
     ])  # fmt: skip
 
 
@@ -191,6 +202,31 @@ def _weakest(similar: NDArray[np.float64], rarity_: NDArray[np.float64]) -> floa
     return float(similar[telling].min()) if telling.any() else 0.0
 
 
+def _topic_cover(question: Question, similar: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Per candidate, how well the words that say what is asked about are covered: on average, least, and literally.
+
+    "The number of my guest parking space" is about guest, parking and space; another record's number covers nothing.
+    Words that most candidates share tell them less apart and count less. 1 where the question names no topic.
+    """
+    topical = np.array([not lx.ATTRIBUTE_WORDS.in_(f" {token} ") for token in question.asked.tokens], dtype=bool)
+    if not topical.any():
+        return np.ones(len(similar)), np.ones(len(similar)), np.ones(len(similar))
+    covered = np.clip((similar[:, topical] - _UNRELATED) / (_RELATED - _UNRELATED), 0.0, 1.0)
+    literal = similar[:, topical] > 0.999
+    weights = question.rarity[topical] * (1.5 - literal.mean(axis=0))
+    weights = weights / max(weights.sum(), 1e-9)
+    telling = weights >= np.median(weights)
+    return covered @ weights, covered[:, telling].min(axis=1), literal @ weights
+
+
+def _name_missing(question: Question, record: MemoryRecord) -> float:
+    """Share of the names in the question, people apart, that the record does not hold."""
+    people = question.subjects | _CALENDAR
+    asked = {name for name in names(question.asked.text) if name not in people}
+    held = set(words(record.text.replace("'s", " ").replace("’s", " "))) | set(words(record.subject))
+    return sum(not set(words(name)) & held for name in asked) / len(asked) if asked else 0.0
+
+
 def _whom(question: Question, record: MemoryRecord) -> tuple[float, float, float, float]:
     """(about whom the question asks, about somebody else, somebody else but reached by "my ...", name in the text)."""
     if not question.subjects:
@@ -198,9 +234,17 @@ def _whom(question: Question, record: MemoryRecord) -> tuple[float, float, float
     about = fold(record.subject)
     prepared = lx.spaced(question.asked.text)
     in_text = bool((question.subjects - {PRINCIPAL}) & set(words(record.text.replace("'s", " "))))
-    own = about in question.subjects
+    own = about in question.subjects or _is_that_relative(prepared, record)
     via_my = not own and lx.MY.in_(prepared)
     return float(own), float(not own and not via_my and not in_text), float(via_my and not in_text), float(in_text)
+
+
+def _is_that_relative(asked: str, record: MemoryRecord) -> bool:
+    """Asked about "my sister", a record about Ida that calls her the user's sister is about the right person."""
+    if record.subject == PRINCIPAL or not lx.MY.in_(asked):
+        return False
+    said = lx.spaced(record.text)
+    return any(f" {kin} " in asked and (f" user s {kin} " in said or f" my {kin} " in said) for kin in lx.RELATIVES)
 
 
 def _when(question: str, record: MemoryRecord) -> tuple[float, float]:
@@ -222,15 +266,31 @@ def _kind(question: str, text: str) -> tuple[float, float]:
     """(the record holds the kind of thing asked for, it does not): a time, a place, a person, a count."""
     asked = lx.spaced(question)
     for wanted, present in (
-        ((" when ", " wann ", " quand ", " cuándo ", " how long "), bool(_TIME_WORDS.search(text))),
+        (
+            (" how long is ", " how wide ", " how tall ", " how high ", " how deep ", " length of ", " width of "),
+            bool(_LENGTH.search(text)),
+        ),
+        ((" when ", " what time ", " wann ", " quand ", " cuándo ", " how long "), bool(_TIME_WORDS.search(text))),
         ((" where ", " wo ", " où ", " dónde "), bool(_PLACE_WORDS.search(text))),
         ((" who ", " whom ", " wer ", " qui ", " quién "), bool(names(text))),
-        ((" how many ", " how much ", " how often ", " wie viele ", " combien "), bool(_COUNT_WORDS.search(text))),
+        (
+            (
+                " how many ", " how much ", " how often ", " how old ", " number ", " plate ",
+                " price ", " fee ", " cost ", " rent ", " size ", " limit ", " budget ", " code ", " wie viele ",
+                " combien ",
+            ),
+            bool(_COUNT_WORDS.search(text)),
+        ),
         ((" called ", " name of ", " s name "), bool(names(text) or numbers(text))),
     ):  # fmt: skip
         if any(each in asked for each in wanted):
             return float(present), float(not present)
     return 0.0, 0.0
+
+
+def holds_kind(question: str, text: str) -> bool:
+    """Whether the question asks for a known kind of thing and the text holds one of that kind."""
+    return _kind(question, text)[0] > 0
 
 
 def _company(meaning: NDArray[np.float64], records: Sequence[MemoryRecord]) -> NDArray[np.float64]:

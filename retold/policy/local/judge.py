@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from retold.contracts.record import MemoryRecord
 from retold.contracts.stages import ProfileBlock, ProposedVerdict, Verdict
-from retold.policy.local import answerability, candidate_features, hazards, queries, set_rules, weights
+from retold.policy.local import (
+    answerability,
+    candidate_features,
+    hazards,
+    known_answers,
+    lexicon,
+    queries,
+    set_rules,
+    weights,
+)
 from retold.policy.local.candidate_features import Question, Read
 from retold.policy.local.planner import TurnHeads
 from retold.policy.local.reading import CandidateReader
@@ -57,6 +66,14 @@ class LocalJudge:
         """Which judge decides, for bundles and decision rows: `local-judge/<hashes of both weights files>`."""
         return f"local-judge/{self._weights.digest}-{self._turns.weights.digest}"
 
+    async def warm(self) -> None:
+        """Embed the corpus's most common words, so that the first decisions cost what later ones do.
+
+        About a second of CPU in the embedder's thread: call it at start-up. Decisions made without it, or meanwhile,
+        are the same and only slower.
+        """
+        await self._reader.warm(self._weights.common_words)
+
     async def admit(
         self,
         turn: str,
@@ -68,21 +85,20 @@ class LocalJudge:
         """One verdict a candidate; admitted are the helpful and jointly helpful ones, best first."""
         if not candidates:
             return AdmissionDecision()
+        parts = queries.parts(turn)
         read = await self._reader.candidates(candidates)
         by_part = np.stack(
-            [
-                self._scores(await self._reader.question(part, candidates), candidates, read)
-                for part in queries.parts(turn)
-            ]
+            [self._scores(await self._reader.question(part, candidates), candidates, read) for part in parts]
         )
-        known = [text for text in (draft, public_context, ambient_profile.text) if text]
+        shown = [text for text in (public_context, ambient_profile.text) if text]
         verdicts = set_rules.judge_together(
             turn=turn,
             candidates=candidates,
             read=read,
             scores_by_part=by_part,
             hazardous=[hazards.is_hazardous(record.text) for record in candidates],
-            known=known,
+            known=[draft, *shown],
+            answered=[known_answers.answers(part, shown) for part in parts],
             max_admitted=self._max_admitted,
         )
         order = sorted(range(len(candidates)), key=lambda at: -by_part[:, at].max())
@@ -107,11 +123,23 @@ class LocalJudge:
         if recall_margin + max(ranked.max(), 0.0) > -settings["turn_slack"]:
             gate = self._weights.heads["answerable"].score(answerability.inputs(inputs, ranked, recall_margin))
             if gate >= settings["answerable_threshold"]:
-                out = np.maximum(out, _first_and_close(ranked, settings, "recall"))
+                answering = np.where(_about(question, inputs, settings), ranked, -np.inf)
+                out = np.maximum(out, _first_and_close(answering, settings, "recall"))
         ranked = self._weights.heads["preference"].score(inputs)
-        if preference_margin > -settings["turn_slack"]:
+        # A turn that plainly asks what was said is no wish: there, preferences would only walk round the gate above.
+        if preference_margin > -settings["turn_slack"] and preference_margin > recall_margin - settings["wish_slack"]:
             out = np.maximum(out, _first_and_close(ranked, settings, "preference"))
         return out
+
+
+def _about(question: Question, inputs: NDArray[np.float64], settings: dict[str, float]) -> NDArray[np.bool_]:
+    """Which candidates can answer a question for one attribute of a thing: those that speak of the thing.
+
+    Asked for the number of one's guest parking space, every record with a number looks a little right.
+    """
+    if not lexicon.ATTRIBUTE.in_(lexicon.spaced(question.asked.text)):
+        return np.ones(len(inputs), dtype=bool)
+    return inputs[:, candidate_features.NAMES.index("topic")] >= settings["attribute_topic_floor"]
 
 
 def _first_and_close(ranked: NDArray[np.float64], settings: dict[str, float], family: str) -> NDArray[np.float64]:

@@ -121,6 +121,11 @@ KIN = Lexicon("""
     bruder, arzt, mère, père, soeur, frère, madre, padre, hermano, hermana, jefe, médico, माँ, भाई, बहन, बॉस,
     妈妈, 父母, 老板, 医生, 妹妹, 哥哥
 """)
+RELATIVES = (
+    "sister", "brother", "mother", "father", "son", "daughter", "wife", "husband", "partner", "girlfriend", "boyfriend",
+    "cousin", "aunt", "uncle", "niece", "nephew", "grandmother", "grandfather", "boss", "neighbour", "neighbor",
+    "landlord", "friend", "colleague",
+)  # fmt: skip
 KEEPSAKE = Lexicon("""
     birthday, anniversary, appointment, favourite, favorite, hobby, hobbies, job, plan, plans, trip, visit,
     gift, party, wedding, meeting, interview, project, deadline, budget, limit, lease, staging, cluster,
@@ -171,7 +176,71 @@ GIVEN_NAMES = Lexicon("""
     victoria, viktor, vincent, walter, wanda, wendy, wei, will, william, xavier, yara, yasmin, yuki, yusuf,
     zach, zara, zoe
 """)
+CHECKS = Lexicon("""
+    am i right, i m right, am i correct, am i wrong, am i mistaken, am i missing, correct, correctly, is it true,
+    right that, wrong that, spell, spelled, pronounce, conjugate, understand, understood, is my understanding,
+    is my sentence, is my answer, is my grammar, is my translation, my code, my loop, sound right, habe ich recht,
+    liege ich richtig, richtig, ai je raison, me trompe, bien écrit, correctement, tengo razón, me equivoco,
+    bien escrito, correcto, सही, 对吗, 对不对, 这样写, ho ragione, tenho razão, heb ik gelijk, прав, mam rację,
+    haklı, 合っていますか, 맞지
+""")
+"""The speaker wants something checked that is said in the same breath."""
+MAY = Lexicon("""
+    may i, may my, may we, am i allowed, are we allowed, is my son allowed, allowed, am i supposed, can i, can my,
+    can we, i can, i may, i m allowed, at most, maximum, limit, quota, allowance, darf ich, dürfen wir, erlaubt,
+    puis je, ai je le droit, je peux, permis, puedo, podemos, permitido, सकता हूँ, सकती हूँ, 我可以, 可以, 能喝,
+    posso, mag ik, можно, mogę, いいですか
+""")
+LIMIT_ON_ME = Lexicon("""
+    may i, may my, may we, am i allowed, are we allowed, i am allowed, i m allowed, i may, i can spend, i can lift,
+    darf ich, dürfen wir, mir erlaubt, puis je, me sont permis, ai je le droit, me permiten, puedo llevar, puedo tomar,
+    mag ik, posso portare, posso levar, सकता हूँ, सकती हूँ, 我可以, 我一天可以
+""")
+QUANTITY = Lexicon("""
+    how many, how much, how long, how far, how often, how fast, how late, how early, how high, the most, the maximum,
+    the largest, the latest, the earliest, the longest, wie viel, wie viele, wie lange, wie weit, wie oft, combien,
+    cuánto, cuánta, cuántos, cuántas, कितने, कितनी, कितना, 几, 多少, quanti, quanto, quantos, hoeveel, сколько, ilu,
+    ile, kaç, 何人, いくつ
+""")
+ATTRIBUTE = Lexicon("""
+    number, size, code, fee, fees, price, cost, costs, rent, rate, limit, length, width, height, weight, depth,
+    capacity, volume, budget, quota, deposit, balance, amount, dose, dosage, target, plate, address, port, extension,
+    reference, version, duration, notice, discount, premium, excess, toll, how long is, how big is, how wide is,
+    how tall is, how much is, how much does, how many, nummer, miete, kostet, gebühr, preis, länge, kennzeichen,
+    numéro, loyer, coûte, taille, longueur, número, alquiler, cuesta, mide, नंबर, किराया, शुल्क, 多少钱, 租金, 几号,
+    多大, 多长
+""")
+ATTRIBUTE_WORDS = Lexicon("""
+    number, numbers, size, time, name, names, day, date, month, year, kind, type, sort, colour, color, called, many,
+    much, long, old, often, far, wide, high, big, tall, get, got, go, goes, went, going, make, made, take, took,
+    have, having, give, gave, thing, things, way, may, can, could, should, now, still, again, ever, last, next,
+    currently, recently, also, think, feel, say, said, tell, told, know, like, happen, happened, one, new, use,
+    used, am, been, being, another, other, some, any, about, during, after, before, into, out, over, not, no, but,
+    describe, plan, planning, start, started, begin, begins, end, ends, place, reason, part, want
+""")
+"""What a question asks for, or how it asks; never what it is about."""
+PUBLIC = Lexicon("""
+    america, american, africa, asia, australia, austria, austrian, belgium, berlin, boston, brazil, britain, british,
+    canada, chicago, china, chinese, denmark, dublin, egypt, england, english, eu, europe, european, finland, france,
+    french, german, germany, greece, greek, hungary, iceland, india, indian, ireland, irish, italian, italy, japan,
+    japanese, jupiter, london, madrid, mars, mexico, moon, moscow, netherlands, new york, norway, oxford, paris,
+    poland, polish, portugal, roman, rome, russia, russian, saturn, scotland, spain, spanish, sweden, swedish,
+    switzerland, swiss, sydney, texas, tokyo, turkey, turkish, uk, united states, us, usa, venice, vienna, zurich,
+    amazon, android, apple, aws, boeing, facebook, google, github, instagram, iphone, java, linux, microsoft, mysql,
+    netflix, nginx, nobel, olympic, olympics, postgres, python, spotify, tesla, twitter, wikipedia, windows, youtube,
+    cathedral, palace, tower, bridge, stadium, museum, lake, mount, river, airport, planet, ocean, desert, motorway,
+    average, standard, typical, human, humans, law
+""")
+"""Places, makers and works everybody knows, and the words that come with them: no private thing is meant."""
 DEFINITE = Lexicon("the, der, das, le, la, el, los, las, het, de")
+OWN_STATE = Lexicon("""
+    am i, do i, did i, have i, has my, have my, was i, were we, is my, are my, was my, were my, does my, do my, did my,
+    can i, can my, may i, may my, should i, bin ich, habe ich, ist mein, ist meine, sind meine, war ich, darf ich,
+    kann ich, muss ich, esse ich, vertrage ich, suis je, ai je, est ce que je, est ce que j, est ce que ma,
+    est ce que mon, mon, soy, estoy, tengo, he, mi, puedo, क्या मैं, क्या मैंने, क्या मेरा, क्या मेरी, क्या मेरे,
+    क्या मुझे, sono, ho, posso, il mio, eu sou, já, o meu, ben ik, heb ik, is mijn, mag ik, я, мой, czy,
+""")
+"""How a yes/no question about the speaker begins."""
 YES_NO = Lexicon("did, do, does, is, are, was, were, can, could, has, have, will, would, should, am")
 GENERIC_YOU = Lexicon("you, your, people, one, someone, humans")
 SMALL_TALK = Lexicon("""

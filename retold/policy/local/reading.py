@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from retold.policy.local.candidate_features import Question, Read
 from retold.policy.ports import Embedder
 
 _WORD_CACHE = 4_096
+_NOWADAYS = re.compile(r"\b(?:these days|nowadays|at the moment|right now|at present|currently)\b", re.IGNORECASE)
+"""Said of everything that holds now: no record repeats it, and none should be held to lack it."""
 
 
 class CandidateReader:
@@ -24,6 +27,10 @@ class CandidateReader:
         self._counts = word_counts
         self._words = _WordVectors(embedder)
 
+    async def warm(self, words: Iterable[str]) -> None:
+        """Embed words ahead of the turns that will hold them. About 1.3 CPU-ms a word."""
+        await self._words.of(set(words))
+
     async def read(self, turn: str, candidates: Sequence[MemoryRecord]) -> tuple[Question, list[Read]]:
         """One question and its candidates."""
         return await self.question(turn, candidates), await self.candidates(candidates)
@@ -31,7 +38,7 @@ class CandidateReader:
     async def question(self, text: str, candidates: Sequence[MemoryRecord]) -> Question:
         name = candidate_features.principal_name(candidates)
         asked, spoken = await self._embedder.embed_queries([text, candidate_features.spoken_by_another(text, name)])
-        tokens = candidate_features.content_tokens(text, candidate_features.MAX_QUESTION_WORDS)
+        tokens = candidate_features.content_tokens(_NOWADAYS.sub(" ", text), candidate_features.MAX_QUESTION_WORDS)
         by_word = await self._words.of(set(tokens))
         return Question(
             asked=Read(text, asked, tokens, by_word(tokens)),

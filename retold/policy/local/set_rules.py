@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from retold.contracts.record import MemoryRecord, RecordType
 from retold.contracts.stages import Verdict
+from retold.policy.local import known_answers
 from retold.policy.local.candidate_features import PRINCIPAL, Read
 from retold.retrieval.text import content_words, fold, names, negations, numbers, words
 
@@ -24,9 +25,6 @@ NAMED_RESTATEMENT_COSINE = 0.82
 """Lower where both texts carry the same names and numbers: those are the fact, the rest is wording."""
 KNOWN_SHARE = 0.85
 """Share of a record's words beyond the question that a known text must hold to make the record redundant."""
-
-_PASSAGE_SENTENCES = 3
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
 
 _NO_LONGER = re.compile(
     r"\b(?:no longer|not any ?more|any ?more|used to|former|formerly|previously|stopped|quit|gave up|cancelled|"
@@ -53,6 +51,7 @@ def judge_together(
     scores_by_part: NDArray[np.float64],
     hazardous: Sequence[bool],
     known: Sequence[str],
+    answered: Sequence[bool],
     max_admitted: int,
 ) -> list[Verdict]:
     """One verdict a candidate, in their order.
@@ -60,6 +59,8 @@ def judge_together(
     Args:
         scores_by_part: a row per question of the turn, a column per candidate; above 0 speaks for admission.
         known: what draft, public context and profile say already.
+        answered: per question of the turn, whether what the host shows the model answers it; then records are
+            redundant to that question, whatever they say.
     """
     scores_by_part = scores_by_part.copy()
     verdicts: list[Verdict | None] = [Verdict.POTENTIALLY_HARMFUL if bad else None for bad in hazardous]
@@ -78,6 +79,11 @@ def judge_together(
     passages = _passages(known)
     for at, record in enumerate(candidates):
         if verdicts[at] is None and any(_says(passage, record, asked) for passage in passages):
+            verdicts[at] = Verdict.REDUNDANT
+    open_questions = scores_by_part[[not done for done in answered]]
+    unanswered = open_questions.max(axis=0) if len(open_questions) else np.full(len(candidates), -np.inf)
+    for at in range(len(candidates)):
+        if verdicts[at] is None and scores[at] > 0 >= unanswered[at]:
             verdicts[at] = Verdict.REDUNDANT
     open_ones = [at for at in range(len(candidates)) if verdicts[at] is None]
     chosen = sorted((at for at in open_ones if scores[at] > 0), key=lambda at: (-scores[at], at))[:max_admitted]
@@ -195,21 +201,16 @@ class _Passage:
 
 
 def _passages(texts: Sequence[str]) -> list[_Passage]:
-    """Every three sentences in a row. In a long context a record's words scattered over pages say nothing."""
-    found = []
-    for text in texts:
-        sentences = [each for each in _SENTENCE_END.split(text) if each.strip()]
-        for start in range(max(len(sentences) - _PASSAGE_SENTENCES, 0) + 1):
-            part = " ".join(sentences[start : start + _PASSAGE_SENTENCES])
-            found.append(
-                _Passage(
-                    content=frozenset(content_words(part)),
-                    words=frozenset(words(part)),
-                    negated=bool(negations(part)),
-                    denies=bool(_DONT_KNOW.search(part)),
-                )
-            )
-    return found
+    return [
+        _Passage(
+            content=frozenset(content_words(part)),
+            words=frozenset(words(part)),
+            negated=bool(negations(part)),
+            denies=bool(_DONT_KNOW.search(part)),
+        )
+        for text in texts
+        for part in known_answers.passages(text)
+    ]
 
 
 def _says(passage: _Passage, record: MemoryRecord, asked: set[str]) -> bool:

@@ -26,6 +26,7 @@ _ASKS_OF_ME = re.compile(_AUXILIARY + r"\s+(?:I|my|we|our)\b", re.IGNORECASE)
 _ASKS_OF_SOMEBODY = re.compile(_AUXILIARY + r"\s+(?:both\s+)?([A-ZÀ-Þ]\w+)(?!\w|\s+[A-ZÀ-Þ])(?:['’]s)?")
 _MONTH = "(?:january|february|march|april|may|june|july|august|september|october|november|december)"
 _FULL_DATE = re.compile(rf"\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b|\b{_MONTH} \d{{1,4}}\b", re.IGNORECASE)
+_THE_NAME = re.compile(r"\b[Tt]he\s+(?:[a-z]+\s+)?[A-ZÀ-Þ]\w+")
 _GIVEN = re.compile(r"\b([A-ZÀ-Þ]\w+)(?:['’]s)?(?!\w)(?!['’]?s?\s+(?:(?:van|von|de|da)\s+)?[A-ZÀ-Þ])")
 
 NAMES = (
@@ -35,7 +36,9 @@ NAMES = (
     "code", "two_capitals", "one_name", "owned_name", "lower_start", "more_sentences", "i_past", "past_name",
     "definite_past", "question_mark", "line_break", "colon", "starts_task_i", "advice_i", "given_name",
     "asks_of_me", "asks_of_given_name", "full_date", "i_capitals", "i_wh_plain", "the_kin", "the_keepsake",
-    "wh_past_plain", "date_and_person",
+    "wh_past_plain", "date_and_person", "checks", "own_state", "own_state_plain", "may", "may_and_person",
+    "attribute", "attribute_of_mine", "attribute_of_name", "attribute_of_the", "attribute_of_known", "known",
+    "lone_name", "the_name", "limit_on_me",
 )  # fmt: skip
 """One name a feature, in the order of :func:`turn_features`. The weights file repeats them and must agree."""
 
@@ -59,6 +62,10 @@ def turn_features(text: str) -> NDArray[np.float64]:
     definite, wh = lx.DEFINITE.in_(said), lx.WH.starts(said)
     given = [name for name in _GIVEN.findall(text) if lx.GIVEN_NAMES.in_(lx.spaced(name))]
     asked_of = _ASKS_OF_SOMEBODY.search(text)
+    checks, known, attribute = lx.CHECKS.in_(said), lx.PUBLIC.in_(said), lx.ATTRIBUTE.in_(said)
+    own_state, may = lx.OWN_STATE.starts(said), lx.MAY.in_(said)
+    # A name nobody knows and no article before it: somebody's boat, project or house.
+    lone = single and not given and not known and not _THE_NAME.search(text)
     values = (
         first, mine, me, ours, lx.MEMORY.in_(said), past, wh, lx.YES_NO.starts(said), lx.HOW_TO.in_(said), task,
         lx.SELF_CONTAINED.in_(said), lx.HYPOTHETICAL.in_(said), advice, lx.KIN.in_(said),
@@ -73,6 +80,10 @@ def turn_features(text: str) -> NDArray[np.float64]:
         person and wh and plain, definite and nobody and lx.KIN.in_(said),
         definite and nobody and lx.KEEPSAKE.in_(said), wh and past and nobody and plain,
         bool(_FULL_DATE.search(text)) and (person or bool(given)),
+        checks, own_state, own_state and plain and not checks and not known, may, may and person and not known,
+        attribute, attribute and (mine or first), attribute and lone, attribute and definite and nobody and not known,
+        attribute and known, known, lone, bool(_THE_NAME.search(text)),
+        lx.LIMIT_ON_ME.in_(said) and lx.QUANTITY.in_(said) and not known,
     )  # fmt: skip
     return np.array(values, dtype=np.float64)
 

@@ -48,6 +48,9 @@ class Weights:
     word_counts: dict[str, float]
     """Lines of the authored corpus a word stem occurs in, common stems only; under "" the number of lines."""
 
+    common_words: tuple[str, ...]
+    """Words most frequent in the authored corpus: worth having vectors of before the first turn."""
+
     def require(self, identity: EmbedderIdentity) -> None:
         """Check the embedder. Its runtime and revision may differ: they move a score by less than a rounding step.
 
@@ -92,4 +95,5 @@ def parse(name: str, raw: bytes, *, features: Mapping[str, tuple[str, ...]]) -> 
         heads=heads,
         settings={key: float(value) for key, value in held["settings"].items()},
         word_counts={word: float(count) for word, count in held.get("word_counts", {}).items()},
+        common_words=tuple(held.get("common_words", ())),
     )

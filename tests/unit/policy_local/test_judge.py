@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from retold.contracts.record import MemoryRecord
 from retold.contracts.stages import EMPTY_PROFILE, ProfileBlock
@@ -27,6 +29,14 @@ HOUSEHOLD = (
     record("ravi-vet", "Ravi's vet is Dr. Lund in Malmö.", subject="Ravi", attribute="vet"),
     record("ferry", "The user takes the ferry to work.", attribute="commute"),
 )
+
+
+class CountingEmbedder(NamedEmbedder):
+    embedded = 0
+
+    async def embed_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.embedded += len(texts)
+        return await super().embed_passages(texts)
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +72,95 @@ async def test_somebody_elses_record_does_not_answer_for_me(judge: LocalJudge) -
     )
     decision, _ = await decide(judge, "Am I allergic to latex?", candidates)
     assert decision.admitted == ()
+
+
+THINGS = (
+    record("peg", "The user's coat peg at the nursery is number 9."),
+    record("box", "The user rents a storage box for 55 euros a month."),
+    record("desk", "The user's desk in the archive is number 12."),
+    record("room", "The user's room at the clinic is 308."),
+    record("tram", "The user's tram pass costs 49 euros a month."),
+    record("meeting", "The user's rowing club meets at 18:15 on Wednesdays."),
+    record("forklift", "The user has a certificate for forklift trucks."),
+    record("per", "The user's brother Per has diabetes.", subject="Per"),
+)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "What is the number of my safe deposit box?",
+        "What is the number of my bicycle cellar?",
+        "How much is my phone contract?",
+        "What is my hat size?",
+        "When does my train to Malmö leave?",
+        "Am I diabetic?",
+        "Do I have a pilot's licence?",
+        "How many overtime hours may I bank?",
+        "Who is my tax adviser?",
+    ],
+)
+async def test_the_same_kind_of_value_of_another_thing_is_no_answer(judge: LocalJudge, turn: str) -> None:
+    decision, _ = await decide(judge, turn, THINGS)
+    assert decision.admitted == ()
+
+
+@pytest.mark.parametrize(
+    ("turn", "wanted"),
+    [
+        ("What is the number of my desk?", "desk"),
+        ("Which room am I in at the clinic?", "room"),
+        ("How much is my tram pass?", "tram"),
+        ("What time does my rowing club meet?", "meeting"),
+        ("May I drive a forklift?", "forklift"),
+        ("Does my brother have diabetes?", "per"),
+    ],
+)
+async def test_the_value_of_the_thing_asked_about_is(judge: LocalJudge, turn: str, wanted: str) -> None:
+    decision, _ = await decide(judge, turn, THINGS)
+    assert decision.admitted[:1] == (wanted,)
+
+
+async def test_what_the_context_answers_needs_no_memory(judge: LocalJudge) -> None:
+    candidates = (
+        record("ferry-talk", "The user's ferry to the harbour seminar leaves at 7:40."),
+        record("choir", "The user sings in a choir on Thursdays."),
+    )
+    turn = "When does the harbour seminar start?"
+    programme = "Harbour seminar, programme. 9:00 welcome. 9:20 dredging. 12:00 lunch."
+    alone, _ = await decide(judge, turn, candidates)
+    beside, verdicts = await decide(judge, turn, candidates, context=programme)
+    assert alone.admitted == ("ferry-talk",)
+    assert (beside.admitted, verdicts["ferry-talk"]) == ((), "redundant")
+
+
+async def test_a_context_on_the_topic_does_not_answer_about_the_speaker(judge: LocalJudge) -> None:
+    context = "Vets in Ghent: Dr. Maes, Dr. Okafor, Dr. Peeters. Rabbits need a vet who knows them."
+    decision, _ = await decide(judge, "Who is my vet?", HOUSEHOLD, context=context)
+    assert decision.admitted[:1] == ("vet",)
+
+
+async def test_preferences_are_no_way_round_an_unanswerable_question(judge: LocalJudge) -> None:
+    candidates = (
+        record("quiet", "I prefer quiet guesthouses to big hotels."),
+        record("ferry", "The user takes the ferry to work."),
+    )
+    decision, _ = await decide(judge, "Which hotel did I stay at in Bruges last May?", candidates)
+    assert decision.admitted == ()
+
+
+async def test_a_warm_judge_decides_the_same_and_has_fewer_words_to_embed() -> None:
+    cold, warm = CountingEmbedder(), CountingEmbedder()
+    decisions, embedded = [], []
+    for embedder, warms in ((cold, False), (warm, True)):
+        fresh = LocalJudge(embedder)
+        if warms:
+            await fresh.warm()
+        before = embedder.embedded
+        decisions.append(await fresh.admit("Who is my vet?", None, EMPTY_PROFILE, UNKNOWING, HOUSEHOLD))
+        embedded.append(embedder.embedded - before)
+    assert decisions[0] == decisions[1]
+    assert embedded[1] < embedded[0]
 
 
 async def test_nothing_on_topic_admits_nothing(judge: LocalJudge) -> None:

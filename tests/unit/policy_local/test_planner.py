@@ -33,6 +33,54 @@ Où est-ce que j'ai rangé mes skis ?
 मेरी नानी किस शहर में रहती हैं?
 """.strip().splitlines()
 
+ABOUT_ME = """
+Am I diabetic?
+Do I have a nephew?
+Did I water the ficus on Sunday?
+Is my bicycle still under warranty?
+Have I ever been to Porto?
+Does my aunt eat fish?
+May I use the lift at work after midnight?
+Am I allowed to fly with my ear infection?
+Was I named after my grandfather?
+Am I enrolled in the pension plan?
+How many visitors may I receive at the clinic?
+How many sweets is my son allowed per day?
+""".strip().splitlines()
+
+PRIVATE_THINGS = """
+What is the harbour fee for Seaswallow?
+What does the winter storage of Seaswallow cost?
+What is the tank capacity of Rusty?
+What is the memory limit of the Osprey worker?
+What is the budget cap for Project Thistle?
+How much is the parish hall rental?
+Which number is my tram pass?
+""".strip().splitlines()
+
+LOOK_ALIKES = """
+Am I right that water boils at 100 °C?
+Am I wrong in saying that spiders are insects?
+Do I need a passport to travel from Spain to Portugal?
+Do I have to cite a source for common knowledge?
+Did I conjugate "to swim" correctly: swim, swam, swum?
+Can I replace butter with oil in brownies?
+Is my grammar right here: "He don't know nothing"?
+May I end a letter with "Best"?
+What is the entrance fee of the Louvre?
+What is the toll for the Brenner motorway?
+What is the memory limit of AWS Lambda?
+What is the top speed of a cheetah?
+What is the minimum age to be a US senator?
+What does a first-class stamp cost in the UK?
+How many hours may a pilot fly a month?
+How many people fit in a London bus?
+How many teaspoons are in a tablespoon?
+Habe ich recht, dass die Sonne ein Stern ist?
+¿Cuánto cuesta subir a la Sagrada Familia?
+一年有多少个星期？
+""".strip().splitlines()
+
 PREFERENCE = """
 Can you recommend a place for brunch in Antwerp?
 Which tent should I buy for our summer trip?
@@ -81,12 +129,25 @@ async def planner(minilm: MiniLmEmbedder) -> LocalGapPlanner:
 
 def test_the_held_out_turns_are_not_in_the_corpus() -> None:
     trained = {line for path in corpus.FOLDER.glob("*.txt") for _, line in corpus.lines(path.name)}
-    assert not trained & {*RECALL, *PREFERENCE, *ORDINARY}
+    assert not trained & {*RECALL, *ABOUT_ME, *PRIVATE_THINGS, *LOOK_ALIKES, *PREFERENCE, *ORDINARY}
 
 
 async def test_asks_for_what_only_memory_knows(planner: LocalGapPlanner) -> None:
     silent = [turn for turn in (*RECALL, *PREFERENCE) if not await plan(planner, turn)]
     assert len(silent) <= 2, silent
+
+
+@pytest.mark.parametrize("kind", [ABOUT_ME, PRIVATE_THINGS], ids=["about me", "private things"])
+async def test_a_state_a_limit_or_an_attribute_nobody_else_knows_is_asked_for(
+    planner: LocalGapPlanner, kind: list[str]
+) -> None:
+    silent = [turn for turn in kind if not await plan(planner, turn)]
+    assert len(silent) <= 1, silent
+
+
+async def test_their_look_alikes_are_general_knowledge(planner: LocalGapPlanner) -> None:
+    fired = [turn for turn in LOOK_ALIKES if await plan(planner, turn)]
+    assert len(fired) <= 1, fired
 
 
 async def test_leaves_ordinary_turns_and_look_alikes_alone(planner: LocalGapPlanner) -> None:
