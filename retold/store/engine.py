@@ -26,7 +26,8 @@ _WRITES = "retold_writes"
 _ASYNC_ONLY = ("asyncpg", "psycopg_async")
 
 SQLITE_READERS = 4
-"""Threads that read. More would only wait for the interpreter: a turn's queries take tens of microseconds."""
+"""Threads that read. One answers turns as fast as four (measured: most of a query's cost is Python, which runs one at a
+time); the others are there so that a long query of an operator holds nobody up."""
 
 
 class StoreUnavailableError(Exception):
@@ -173,7 +174,7 @@ class Transactions:
 
 
 async def in_a_thread(call: Callable[[], T]) -> T:
-    """What `call` returns, from a thread of its own. A caller that gives up leaves it to end."""
+    """What `call` returns, from a thread of its own. A caller that gives up leaves what has begun to end."""
     thread = ThreadPoolExecutor(1, "store-once")
     try:
         return await asyncio.get_running_loop().run_in_executor(thread, call)

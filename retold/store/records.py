@@ -1,6 +1,6 @@
 """Reading records in scope and lifecycle, and the changes an operator may make to one.
 
-Every query about a principal's records starts from `owned_by`; there is no other way to write one here.
+Every query about a principal's records names its owner: by `_OWNED` where it is built once, else by `owned_by`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from retold.contracts.record import (
@@ -56,7 +56,7 @@ _CURRENT = and_(
 )
 """Active, conflict-free, not superseded, and `valid_from <= at < valid_until`: `MemoryRecord.is_current` in SQL."""
 
-_CONDITIONAL = and_(_OWNED, _CURRENT, _records.c.activation == Activation.CONDITIONAL.value)
+_CONDITIONAL = and_(_CURRENT, _records.c.activation == Activation.CONDITIONAL.value)
 
 _RECORD = select(
     *(_records.c.user_id.label("user") if field == "user" else _records.c[field] for field in MemoryRecord.model_fields)
@@ -72,8 +72,14 @@ _AMBIENT_RECORDS = _RECORD.where(
     _records.c.activation == Activation.AMBIENT.value,
     _records.c.subject == PRINCIPAL_SUBJECT,
 ).order_by(_records.c.id)
-_INVENTORY = select(_records.c.category).where(_CONDITIONAL).distinct()
-_LOAD_CURRENT = _RECORD.where(_CONDITIONAL, _records.c.id.in_(bindparam("ids", expanding=True)))
+_INVENTORY = select(_records.c.category).where(_OWNED, _CONDITIONAL).distinct()
+_LOAD_CURRENT = _RECORD.where(
+    _records.c.id.in_(bindparam("ids", expanding=True)),
+    # Not as a plain column, or SQLite takes an index on the owner for the better one and walks all the user has.
+    func.coalesce(_records.c.tenant, "") == bindparam("tenant"),
+    _records.c.user_id == bindparam("user"),
+    _CONDITIONAL,
+)
 
 
 def ambient_records(session: Session, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:

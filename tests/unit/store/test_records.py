@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from itertools import product
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from retold.contracts.record import (
@@ -106,6 +107,22 @@ async def test_only_the_named_version_is_loaded(put_record: PutRecord, store: St
     assert await store.load_current(ADA, named, NOON) == {}
     assert set(await store.load_current(ADA, [*named, RecordRef(id="r", version=3)], NOON)) == {"r"}
     assert await store.load_current(ADA, [], NOON) == {}
+
+
+async def test_naming_records_does_not_walk_everything_their_user_has(store: Store, engine: Engine) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    await store.load_current(ADA, [RecordRef(id=f"r{number}", version=1) for number in range(48)], NOON)
+    event.remove(engine, "before_cursor_execute", note)
+    begin, (statement, parameters) = asked
+    assert begin[0] == "BEGIN"
+    with engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    assert [row.detail for row in plan] == ["SEARCH records USING INDEX sqlite_autoindex_records_1 (id=?)"]
 
 
 async def test_the_inventory_lists_labels_in_the_order_of_the_taxonomy(put_record: PutRecord, store: Store) -> None:
