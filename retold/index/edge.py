@@ -32,7 +32,7 @@ from retold.index.filters import (
     owned_by,
     utc_text,
 )  # fmt: skip
-from retold.index.points import RETURNED_KEYS, check_dimension, check_points, point_id, read_hit, read_stored
+from retold.index.points import RETURNED_KEYS, HitReader, check_dimension, check_points, point_id, read_stored
 from retold.index.port import (
     EmbedderMismatchError,
     IndexPoint,
@@ -42,7 +42,7 @@ from retold.index.port import (
 )  # fmt: skip
 from retold.index.sparse import Bm25Encoder
 from retold.policy.ports import EmbedderIdentity
-from retold.retrieval.ports import DenseQuery, EntityQuery, Hit, IndexQuery, LexicalQuery
+from retold.retrieval.ports import DenseQuery, Eligibility, EntityQuery, Hit, IndexQuery, LexicalQuery
 
 T = TypeVar("T")
 
@@ -168,17 +168,23 @@ class EdgeIndex:
         shard.flush()
 
     def _search(self, queries: Sequence[IndexQuery]) -> list[list[Hit]]:
-        requests = [self._request(query) for query in queries]
-        asked = [request for request in requests if request is not None]
-        answers = iter(self._opened().query_batch(qe.QueryBatchRequest(asked)) if asked else [])
-        return [
-            [] if request is None else _hits(next(answers), query)
-            for query, request in zip(queries, requests, strict=True)
-        ]
+        """One batch for ids and scores, one read of the payload of each point that any of the queries found.
 
-    def _request(self, query: IndexQuery) -> qe.QueryRequest | None:
+        Queries of a turn find much the same points, and fetching and reading payloads is half of a search.
+        """
+        shard, findables = self._opened(), _Findables()
+        requests = [self._request(query, findables) for query in queries]
+        asked = [request for request in requests if request is not None]
+        answers = iter(shard.query_batch(qe.QueryBatchRequest(asked)) if asked else [])
+        scored = [[] if request is None else next(answers) for request in requests]
+        ids: list[qe.PointId] = list(dict.fromkeys(point.id for answer in scored for point in answer))
+        payloads = {each.id: each.payload for each in shard.retrieve(ids, list(RETURNED_KEYS), False)} if ids else {}
+        reader = HitReader(payloads)
+        return [_hits(answer, query, reader) for query, answer in zip(queries, scored, strict=True)]
+
+    def _request(self, query: IndexQuery, findables: _Findables) -> qe.QueryRequest | None:
         """None for a query that has nothing to ask by: no word, no name."""
-        where = findable(query.eligible)
+        where = findables.of(query.eligible)
         params = None
         match query:
             case DenseQuery():
@@ -186,7 +192,7 @@ class EdgeIndex:
             case EntityQuery():
                 if not query.names:
                     return None
-                where = (*where, *carrying(query.names))
+                where = [*where, *(_condition(each) for each in carrying(query.names))]
                 ask = self._nearest(query.vector.tolist(), query)
             case LexicalQuery():
                 terms = self._bm25.query(query.text)
@@ -195,7 +201,7 @@ class EdgeIndex:
                 ask = qe.Query.Nearest(qe.SparseVector(list(terms.indices), list(terms.values)), using=_LEXICAL)
                 params = qe.SearchParams(idf=qe.IdfParams(corpus=_translated(owned_by(query.eligible.principal))))
         return qe.QueryRequest(
-            limit=query.limit, query=ask, filter=_translated(where), params=params, with_payload=list(RETURNED_KEYS)
+            limit=query.limit, query=ask, filter=qe.Filter(must=[*where]), params=params, with_payload=False
         )
 
     def _nearest(self, vector: list[float], query: DenseQuery | EntityQuery) -> qe.Query:
@@ -212,6 +218,19 @@ class EdgeIndex:
             self._shard.flush()
             self._shard.close()
             self._shard = None
+
+
+class _Findables:
+    """The conditions of each eligibility, translated once: all queries of a turn share theirs."""
+
+    def __init__(self) -> None:
+        self._translated: dict[int, tuple[Eligibility, list[qe.FieldCondition]]] = {}
+
+    def of(self, eligible: Eligibility) -> list[qe.FieldCondition]:
+        """Kept by identity, together with its key: the same object asks for the same filter."""
+        if id(eligible) not in self._translated:
+            self._translated[id(eligible)] = (eligible, [_condition(each) for each in findable(eligible)])
+        return self._translated[id(eligible)][1]
 
 
 def _schema(dimension: int) -> qe.EdgeConfig:
@@ -248,8 +267,8 @@ def _condition(condition: Condition) -> qe.FieldCondition:
             raise UnfilterableError(f"the embedded index cannot express {condition!r}")
 
 
-def _hits(answer: Sequence[qe.ScoredPoint], query: IndexQuery) -> list[Hit]:
-    hits = [read_hit(point.payload, point.score, query.eligible.principal) for point in answer]
+def _hits(answer: Sequence[qe.ScoredPoint], query: IndexQuery, reader: HitReader[qe.PointId]) -> list[Hit]:
+    hits = [reader.hit(point.id, point.score, query.eligible.principal) for point in answer]
     return [hit for hit in hits if hit is not None and (hit.score > 0 or not isinstance(query, LexicalQuery))]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from retold.retrieval.fusion import sketch
 from retold.retrieval.ports import Hit
 from retold.retrieval.subject import PRINCIPAL
 from retold.retrieval.text import fold
+
+PointKey = TypeVar("PointKey", bound=Hashable)
 
 _POINTS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:index:point")
 
@@ -106,6 +109,22 @@ def read_hit(payload: Mapping[str, object] | None, score: float, principal: Prin
         )
     except (KeyError, ValueError, binascii.Error):
         return None
+
+
+class HitReader(Generic[PointKey]):
+    """Reads each point of a batch once, however many of its queries found it."""
+
+    def __init__(self, payloads: Mapping[PointKey, Mapping[str, object] | None]) -> None:
+        self._payloads = payloads
+        self._read: dict[tuple[PointKey, str, str], Hit | None] = {}
+
+    def hit(self, point: PointKey, score: float, principal: Principal) -> Hit | None:
+        """As :func:`read_hit`; None also for a point without a payload."""
+        key = (point, principal.tenant, principal.user)
+        if key not in self._read:
+            self._read[key] = read_hit(self._payloads.get(point), score, principal)
+        hit = self._read[key]
+        return hit.scored(score) if hit is not None else None
 
 
 def read_stored(payload: Mapping[str, object] | None) -> StoredPoint | None:

@@ -80,6 +80,20 @@ class Hit:
     sketch: bytes
     """The record's dense vector rounded to int8, so that near-duplicates are told without a second engine call."""
 
+    def scored(self, score: float) -> Hit:
+        """The same record as another generator scored it."""
+        if score == self.score:
+            return self
+        return Hit(
+            ref=self.ref,
+            principal=self.principal,
+            score=score,
+            type=self.type,
+            subject=self.subject,
+            told_at=self.told_at,
+            sketch=self.sketch,
+        )
+
 
 class RecordSearch(Protocol):
     """The part of an index that retrieval needs."""
