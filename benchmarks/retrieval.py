@@ -2,7 +2,8 @@
 
 Records belong to 50 tenants, so each search is filtered to a fiftieth. Their texts are made up and their vectors are
 real embeddings of a few hundred sentences, each moved a little at random: a hundred thousand real ones would take this
-machine a quarter of an hour. The queries are embedded for real, within the time that is measured, one at a time.
+machine a quarter of an hour. The queries are embedded for real, within the time that is measured, one at a time; the
+embedder keeps none of them.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ async def measure_retrieval(
     folder: Path, sizes: Sequence[int], searches: int, progress: Callable[[str], None]
 ) -> dict[int, SearchTimes]:
     """By number of records in the index and the store."""
-    embedder = _TimedEmbedder(MiniLmEmbedder.load())
+    embedder = _TimedEmbedder(MiniLmEmbedder.load(recent_queries=0))
     engine = open_engine(f"sqlite+aiosqlite:///{folder / 'records.db'}")
     await migrate(engine)
     store, index = Store(engine), EdgeIndex(folder / "records")

