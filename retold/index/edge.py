@@ -176,8 +176,8 @@ class EdgeIndex:
         requests = [self._request(query, findables) for query in queries]
         asked = [request for request in requests if request is not None]
         answers = iter(shard.query_batch(qe.QueryBatchRequest(asked)) if asked else [])
-        scored = [[] if request is None else next(answers) for request in requests]
-        ids: list[qe.PointId] = list(dict.fromkeys(point.id for answer in scored for point in answer))
+        scored = [[] if request is None else [(each.id, each.score) for each in next(answers)] for request in requests]
+        ids = list(dict.fromkeys(point for answer in scored for point, _ in answer))
         payloads = {each.id: each.payload for each in shard.retrieve(ids, list(RETURNED_KEYS), False)} if ids else {}
         reader = HitReader(payloads)
         return [_hits(answer, query, reader) for query, answer in zip(queries, scored, strict=True)]
@@ -267,9 +267,10 @@ def _condition(condition: Condition) -> qe.FieldCondition:
             raise UnfilterableError(f"the embedded index cannot express {condition!r}")
 
 
-def _hits(answer: Sequence[qe.ScoredPoint], query: IndexQuery, reader: HitReader[qe.PointId]) -> list[Hit]:
-    hits = [reader.hit(point.id, point.score, query.eligible.principal) for point in answer]
-    return [hit for hit in hits if hit is not None and (hit.score > 0 or not isinstance(query, LexicalQuery))]
+def _hits(answer: Sequence[tuple[qe.PointId, float]], query: IndexQuery, reader: HitReader[qe.PointId]) -> list[Hit]:
+    if isinstance(query, LexicalQuery):
+        answer = [(point, score) for point, score in answer if score > 0]
+    return reader.hits(answer, query.eligible.principal)
 
 
 def _read_identity(file: Path) -> EmbedderIdentity | None:

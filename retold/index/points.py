@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -94,20 +94,22 @@ def read_hit(payload: Mapping[str, object] | None, score: float, principal: Prin
 
     The engine already filtered by principal. This check costs nothing and holds even if it did not.
     """
-    stored = read_stored(payload)
-    if stored is None or stored.payload[Key.TENANT] != principal.tenant or stored.payload[Key.USER] != principal.user:
+    if payload is None or payload.get("tenant") != principal.tenant or payload.get("user") != principal.user:
+        return None
+    ref = _ref(payload)
+    if ref is None:
         return None
     try:
         return Hit(
-            ref=stored.ref,
-            principal=principal,
-            score=score,
-            type=RecordType(str(stored.payload[Key.TYPE])),
-            subject=str(stored.payload[Key.SUBJECT]),
-            told_at=datetime.fromisoformat(str(stored.payload[Key.TOLD_AT])),
-            sketch=base64.b64decode(str(stored.payload[Key.SKETCH]), validate=True),
+            ref,
+            principal,
+            score,
+            RecordType(str(payload["type"])),
+            str(payload["subject"]),
+            datetime.fromisoformat(str(payload["told_at"])),
+            binascii.a2b_base64(str(payload["sketch"]), strict_mode=True),
         )
-    except (KeyError, ValueError, binascii.Error):
+    except (KeyError, ValueError):
         return None
 
 
@@ -116,21 +118,32 @@ class HitReader(Generic[PointKey]):
 
     def __init__(self, payloads: Mapping[PointKey, Mapping[str, object] | None]) -> None:
         self._payloads = payloads
-        self._read: dict[tuple[PointKey, str, str], Hit | None] = {}
+        self._read: dict[tuple[str, str], dict[PointKey, Hit | None]] = {}
 
-    def hit(self, point: PointKey, score: float, principal: Principal) -> Hit | None:
-        """As :func:`read_hit`; None also for a point without a payload."""
-        key = (point, principal.tenant, principal.user)
-        if key not in self._read:
-            self._read[key] = read_hit(self._payloads.get(point), score, principal)
-        hit = self._read[key]
-        return hit.scored(score) if hit is not None else None
+    def hits(self, scored: Iterable[tuple[PointKey, float]], principal: Principal) -> list[Hit]:
+        """As :func:`read_hit` for each; a point that is not this principal's or has no payload is left out."""
+        read = self._read.setdefault((principal.tenant, principal.user), {})
+        found: list[Hit] = []
+        for point, score in scored:
+            if point not in read:
+                read[point] = read_hit(self._payloads.get(point), score, principal)
+            if (hit := read[point]) is not None:
+                found.append(hit.scored(score))
+        return found
 
 
 def read_stored(payload: Mapping[str, object] | None) -> StoredPoint | None:
     """What a point says about its record; None if it does not say whose and which it is."""
-    match payload:
-        case {"tenant": str(), "user": str(), "record_id": str(id), "version": int(version)} if id and version > 0:
-            return StoredPoint(RecordRef(id=id, version=version), payload)  # type: ignore[arg-type]
-        case _:
-            return None
+    if payload is None or not isinstance(payload.get("tenant"), str) or not isinstance(payload.get("user"), str):
+        return None
+    ref = _ref(payload)
+    return StoredPoint(ref, payload) if ref is not None else None  # type: ignore[arg-type]
+
+
+def _ref(payload: Mapping[str, object]) -> RecordRef | None:
+    """Which version of which record a point is; None if it does not say."""
+    id, version = payload.get("record_id"), payload.get("version")
+    try:
+        return RecordRef(id=id, version=version) if isinstance(id, str) and isinstance(version, int) else None
+    except ValueError:
+        return None

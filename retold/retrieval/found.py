@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from retold.contracts.record import MemoryRecord, RecordRef
 from retold.retrieval.ports import Generator, Hit
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A record found for a gap. `score` orders it within the gap; `cosine` and `lexical` say how it was found."""
 
     hit: Hit
@@ -27,7 +27,7 @@ class Found:
         return self.hit.ref
 
     def scored(self, score: float) -> Found:
-        """The same finding with another score. Written out: `replace` takes four times as long, and this runs often."""
+        """The same finding with another score."""
         return Found(self.hit, score, self.cosine, self.lexical, self.generators, self.record)
 
     def loaded(self, record: MemoryRecord) -> Found:

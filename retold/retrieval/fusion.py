@@ -28,9 +28,9 @@ def fuse(
     by: dict[str, list[Generator]] = {}
     cosines: dict[str, float] = {}
     lexical: dict[str, float] = {}
-    for generator, found in lists.items():
+    for generator in Generator:  # always in this order: sums of floats depend on it
         weight = weights[generator]
-        for rank, hit in enumerate(found, start=1):
+        for rank, hit in enumerate(lists.get(generator, ()), start=1):
             id = hit.ref.id
             if id not in hits:
                 hits[id], scores[id], by[id] = hit, 0.0, []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,9 +67,11 @@ class EntityQuery:
 IndexQuery = DenseQuery | LexicalQuery | EntityQuery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """One record as one generator found it. Higher scores are better in every generator and every adapter."""
+class Hit(NamedTuple):
+    """One record as one generator found it. Higher scores are better in every generator and every adapter.
+
+    A search of three gaps makes hundreds: a tuple is built in a third of the time of a frozen dataclass.
+    """
 
     ref: RecordRef
     principal: Principal
@@ -82,17 +84,7 @@ class Hit:
 
     def scored(self, score: float) -> Hit:
         """The same record as another generator scored it."""
-        if score == self.score:
-            return self
-        return Hit(
-            ref=self.ref,
-            principal=self.principal,
-            score=score,
-            type=self.type,
-            subject=self.subject,
-            told_at=self.told_at,
-            sketch=self.sketch,
-        )
+        return Hit(self.ref, self.principal, score, self.type, self.subject, self.told_at, self.sketch)
 
 
 class RecordSearch(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -171,7 +170,7 @@ def gated(records: Sequence[Found], query: str = "green tea", *, heard: bool = T
         relative_floor=0.3,
     )
     for each in records:
-        unread = gate.lets_in(dataclasses.replace(each, record=None))
+        unread = gate.lets_in(each._replace(record=None))
         assert unread is None or unread == gate.lets_in(each), "a text that was read only settles what was open"
     return order([each for each in records if gate.lets_in(each)])
 
@@ -206,7 +205,7 @@ def test_only_what_hangs_on_its_words_waits_for_its_text() -> None:
         heard=True, dense_floors=dict.fromkeys(RecordType, 0.15), unheard_floor=0.25, lexical_min_share=0.5,
         relative_floor=0.3,
     )  # fmt: skip
-    unread = [gate.lets_in(dataclasses.replace(each, record=None)) for each in (near, far, worded)]
+    unread = [gate.lets_in(each._replace(record=None)) for each in (near, far, worded)]
     assert unread == [True, False, None]
     assert gate.lets_in(worded) is True
 
@@ -342,8 +341,7 @@ def test_a_choice_from_the_loaded_top_is_the_choice_from_everything(
     """Or it says that the top is not enough: it never settles for less."""
     caps = {"max_candidates": cap, "max_tokens": 400}
     top = [
-        [each if at < loaded else dataclasses.replace(each, record=None) for at, each in enumerate(records)]
-        for records in per_gap
+        [each if at < loaded else each._replace(record=None) for at, each in enumerate(records)] for records in per_gap
     ]
     from_top = choose(top, [Tally() for _ in top], restatement_cosine=0.92, **caps)
     from_all, _ = chosen_of(per_gap, **caps)
