@@ -27,6 +27,7 @@ from retold.contracts.operations import (
 from retold.contracts.record import RecordRef
 from retold.index.indexer import Indexer
 from retold.policy.limits import utc_now
+from retold.policy.ports import SessionOwnedByAnotherError
 from retold.policy.replay import replay
 from retold.store.store import NotEligibleError, RecordNotFoundError, SessionNotOpenError, Store
 
@@ -126,5 +127,11 @@ def _refusals() -> Iterator[None]:
     """A refusal is final: retrying it would only hide it."""
     try:
         yield
-    except (RecordNotFoundError, NotEligibleError, SessionNotOpenError, ValueError) as error:
+    except (
+        RecordNotFoundError,
+        NotEligibleError,
+        SessionNotOpenError,
+        SessionOwnedByAnotherError,
+        ValueError,
+    ) as error:
         raise ApplicationError(str(error), type=names.OPERATION_REFUSED, non_retryable=True, category=BENIGN) from error

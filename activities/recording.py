@@ -26,8 +26,7 @@ class RecordingActivities:
     @activity.defn(name=names.RECORD_TURN)
     async def record_turn(self, stage: RecordInput) -> RecordResult:
         with turn_span(RECORD_SPAN):
-            why_not = await self.recorder.try_record(stage.record, stage.limit_ms)
-        return RecordResult(written=why_not is None, why_not=why_not)
+            return await self.recorder.try_record(stage.record, stage.limit_ms)
 
     @activity.defn(name=names.RECORD_TURN_LATE)
     async def record_turn_late(self, record: TurnRecord) -> None:

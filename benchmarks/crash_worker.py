@@ -31,7 +31,7 @@ from retold.contracts._base import Contract
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig
 from retold.contracts.decision import TurnRecord
 from retold.contracts.record import MemoryRecord
-from retold.contracts.stages import Candidate, ProfileBlock, ProposedGap, ProposedVerdict, SearchEntry
+from retold.contracts.stages import Candidate, ProfileBlock, ProposedGap, ProposedVerdict, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, bundle_components, certify
@@ -100,9 +100,9 @@ class SlowStore(Store):
         await self._executions.take("open")
         return await super().open_turn(principal, session_id, decision_id, at, want_inventory=want_inventory)
 
-    async def record_turn(self, record: TurnRecord) -> None:
+    async def record_turn(self, record: TurnRecord) -> StoredAnswer | None:
         await self._executions.take("record")
-        await super().record_turn(record)
+        return await super().record_turn(record)
 
 
 class SlowModel:

@@ -91,7 +91,7 @@ class _RegularStages:
     def utc_now(self) -> datetime:
         return workflow.now()
 
-    def choose(self, durability: Durability) -> None:
+    def choose(self, durability: Durability, budget_ms: int | None) -> None:
         """There is one way here."""
 
     async def open(self, stage: OpenInput) -> OpenResult:
@@ -117,9 +117,10 @@ class _RegularStages:
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
         return await self._stage(names.REGENERATE, stage, stage.limit, RegenerateResult)
 
-    async def record(self, record: TurnRecord, limit_ms: float) -> bool:
+    async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
         asked = RecordInput(record=record, limit_ms=limit_ms)
-        return bool((await self._activity(names.RECORD_TURN, asked, RecordResult, RECORD_LIMIT_MS)).written)
+        recorded: RecordResult = await self._activity(names.RECORD_TURN, asked, RecordResult, RECORD_LIMIT_MS)
+        return recorded
 
     def _stage(self, name: str, stage: BaseModel, limit: Limit, result: type[ResultT]) -> _Running[ResultT]:
         return _Running(self._activity(name, stage, result, limit.limit_ms), result, self.elapsed_ms)

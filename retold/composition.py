@@ -72,7 +72,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         stack.callback(pool.close)
         watch_blocking_threads(pool, "policy")
         serving = TracedServingModel(await _serving(settings.serving, stack))
-        planner, judge = _planner(settings.planner, embedder, stack), _judge(settings.judge, embedder, stack)
+        planner, judge = _planner(settings.planner, embedder, stack), await _judge(settings.judge, embedder, stack)
         searched = TracedSearch(index, settings.qdrant_collection)
         retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index, embedder)
@@ -224,12 +224,14 @@ def _planner(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> GapP
     return LocalGapPlanner(embedder)
 
 
-def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> AdmissionPolicy:
+async def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> AdmissionPolicy:
     if not role.is_local:
         return hosted_judge(role, stack)
     from retold.policy.local import LocalJudge
 
-    return LocalJudge(embedder)
+    judge = LocalJudge(embedder)
+    await judge.warm()
+    return judge
 
 
 def hosted_planner(role: ModelRole, stack: AsyncExitStack) -> GapPolicy:

@@ -72,7 +72,13 @@ class EmbedderSettings(Contract):
 class Settings(BaseSettings):
     """Every setting has a default that runs on one machine without a key or a network."""
 
-    model_config = SettingsConfigDict(env_prefix="RETOLD_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="RETOLD_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,  # an input may be a key
+    )
 
     service_name: str = "retold"
     data_dir: Path = Path(".retold")

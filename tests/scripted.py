@@ -22,6 +22,7 @@ from retold.contracts.stages import (
     ProposedVerdict,
     SearchEntry,
     Stage,
+    StoredAnswer,
 )
 from retold.contracts.turn import Principal, TurnOptions, TurnRequest
 from retold.policy.blocking import BlockingPool
@@ -178,13 +179,17 @@ class ScriptedStore:
         gone = self.script.gone_before_regeneration if judged else self.script.gone_before_admission
         return {ref.id: self.records[ref.id] for ref in refs if ref.id in self.records and ref.id not in gone}
 
-    async def record_turn(self, record: TurnRecord) -> None:
+    async def record_turn(self, record: TurnRecord) -> StoredAnswer | None:
         self.attempts += 1
         if self.fail_next > 0:
             self.fail_next -= 1
             raise ConnectionError("the store is away")
         await self.script.record.play()
-        self.written.setdefault(record.decision.decision_id, record)
+        kept = self.written.setdefault(record.decision.decision_id, record)
+        if kept is record or kept.draft is None:
+            return None
+        earlier = kept.decision.as_result(kept.final or kept.draft)
+        return StoredAnswer(request_digest=earlier.request_digest, result=earlier.model_dump(mode="json"))
 
     async def decision(self, decision_id: str) -> TurnDecision | None:
         found = self.written.get(decision_id)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RawValue, RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
@@ -20,51 +20,54 @@ with workflow.unsafe.imports_passed_through():
         InspectResult,
     )
     from retold.contracts.record import RecordRef
+    from workflows.accepting import WRONGLY_CALLED, accepted
 
 ResultT = TypeVar("ResultT")
 
 
-@workflow.defn(name=names.IMPORT_WORKFLOW)
+@workflow.defn(name=names.IMPORT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ImportWorkflow:
     """Write the lines, then bring the index into line. A worker that dies in between loses nothing."""
 
     @workflow.run
-    async def run(self, request: ImportInput) -> ImportReport:
-        report = await _durably(names.IMPORT_LINES, request, ImportReport)
+    async def run(self, request: RawValue) -> ImportReport:
+        report = await _durably(names.IMPORT_LINES, accepted(ImportInput, request), ImportReport)
         await _durably(names.BRING_INDEX_INTO_LINE, None, int)
         return report
 
 
-@workflow.defn(name=names.END_SESSION_WORKFLOW)
+@workflow.defn(name=names.END_SESSION_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class EndSessionWorkflow:
     @workflow.run
-    async def run(self, request: EndSessionInput) -> None:
-        await _durably(names.END_SESSION, request, type(None))
+    async def run(self, request: RawValue) -> None:
+        await _durably(names.END_SESSION, accepted(EndSessionInput, request), type(None))
 
 
-@workflow.defn(name=names.DELETE_RECORD_WORKFLOW)
+@workflow.defn(name=names.DELETE_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class DeleteRecordWorkflow:
     @workflow.run
-    async def run(self, request: DeleteRecordInput) -> RecordRef:
-        deleted = await _durably(names.DELETE_RECORD, request, RecordRef)
+    async def run(self, request: RawValue) -> RecordRef:
+        deleted = await _durably(names.DELETE_RECORD, accepted(DeleteRecordInput, request), RecordRef)
         await _durably(names.BRING_INDEX_INTO_LINE, None, int)
         return deleted
 
 
-@workflow.defn(name=names.DEVELOPMENT_AMBIENT_WORKFLOW)
+@workflow.defn(name=names.DEVELOPMENT_AMBIENT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class DevelopmentAmbientWorkflow:
     @workflow.run
-    async def run(self, request: DevelopmentAmbientInput) -> RecordRef:
-        marked = await _durably(names.MARK_AMBIENT_FOR_DEVELOPMENT, request, RecordRef)
+    async def run(self, request: RawValue) -> RecordRef:
+        marked = await _durably(
+            names.MARK_AMBIENT_FOR_DEVELOPMENT, accepted(DevelopmentAmbientInput, request), RecordRef
+        )
         await _durably(names.BRING_INDEX_INTO_LINE, None, int)
         return marked
 
 
-@workflow.defn(name=names.INSPECT_WORKFLOW)
+@workflow.defn(name=names.INSPECT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class InspectWorkflow:
     @workflow.run
-    async def run(self, request: InspectInput) -> InspectResult:
-        return await _once(names.INSPECT, request, InspectResult)
+    async def run(self, request: RawValue) -> InspectResult:
+        return await _once(names.INSPECT, accepted(InspectInput, request), InspectResult)
 
 
 async def _durably(activity: str, argument: Any, result_type: type[ResultT]) -> ResultT:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -26,13 +26,12 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from opentelemetry import trace
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
     from retold.contracts import names
     from retold.contracts.decision import TurnRecord
     from retold.contracts.identity import turn_workflow_id
     from retold.contracts.recording import RecordInput, RecordResult
-    from retold.contracts.refusal import refusal_text
     from retold.contracts.stages import (
         AdmitInput,
         AdmitResult,
@@ -57,6 +56,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.policy.ports import TurnConflictError
     from retold.policy.utility_aware import run_turn
     from retold.telemetry.names import WORKFLOW_SPAN, mark_turn, turn_span
+    from workflows.accepting import WRONGLY_CALLED, accepted, refusal
     from workflows.draft_and_plan import DraftAndPlan, PairedPlan
     from workflows.host_generation import HostGenerator
 
@@ -64,15 +64,16 @@ BACKSTOP = timedelta(milliseconds=500)
 """Stages enforce their own limits; a server-side timeout is only there for a worker that cannot any more."""
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=1)
-OPEN_LIMIT = timedelta(seconds=2)
+OPEN_LIMIT = timedelta(seconds=10)
+"""Above the longest profile timeout there can be, which `open` enforces itself."""
 NEVER_RETRIED = ["PayloadsTooLarge", names.SESSION_OWNED_BY_ANOTHER]
 
 
-@workflow.defn(name=names.TURN_WORKFLOW)
+@workflow.defn(name=names.TURN_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class TurnWorkflow:
     @workflow.run
-    async def run(self, request: Any) -> TurnResult:
-        """Answer one turn.
+    async def run(self, request: RawValue) -> TurnResult:
+        """Answer one turn: the argument is a `TurnRequest`, as JSON.
 
         Raises:
             ApplicationError: of type `InvalidRequest`, `SessionOwnedByAnother`, `TurnConflict` or `DraftFailed`.
@@ -109,18 +110,12 @@ class TurnWorkflow:
         return result
 
 
-def _accepted(request: Any) -> TurnRequest:
-    """Validate here, not in the converter: a request that cannot be read must fail the turn, not wedge its task."""
-    try:
-        turn = TurnRequest.model_validate(request)
-    except ValidationError as error:
-        raise ApplicationError(refusal_text(error), type=names.INVALID_REQUEST, non_retryable=True) from error
+def _accepted(request: RawValue) -> TurnRequest:
+    turn = accepted(TurnRequest, request)
     expected = turn_workflow_id(turn.principal, turn.session_id, turn.turn_id)
     if workflow.info().workflow_id != expected:
-        raise ApplicationError(
-            f"the workflow id of this turn must be {expected!r}: it is what makes sending the turn again safe",
-            type=names.INVALID_REQUEST,
-            non_retryable=True,
+        raise refusal(
+            f"the workflow id of this turn must be {expected!r}: it is what makes sending the turn again safe"
         )
     return turn
 
@@ -266,7 +261,7 @@ class _TemporalStages:
             handle = self._start(names.REGENERATE, stage, stage.limit, RegenerateResult)
         return await _RunningStage(handle, lambda failure: RegenerateResult(failure=failure), self.elapsed_ms)
 
-    async def record(self, record: TurnRecord, limit_ms: float) -> bool:
+    async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
         """Record the turn, come what may: a host that gives up now comes too late, the turn is decided."""
         recording = asyncio.create_task(self._record(record, limit_ms))
         while not recording.done():
@@ -274,7 +269,7 @@ class _TemporalStages:
                 await asyncio.shield(recording)
         return recording.result()
 
-    async def _record(self, record: TurnRecord, limit_ms: float) -> bool:
+    async def _record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
         """Now if the store is quick; else by a workflow of its own that outlives this one."""
         try:
             recorded: RecordResult = await workflow.execute_local_activity(
@@ -287,7 +282,7 @@ class _TemporalStages:
         except FailureError:
             recorded = RecordResult(written=False)
         if recorded.written:
-            return True
+            return recorded
         info = workflow.info()
         # Awaiting the start matters: a child started and abandoned in the task that ends its parent never runs.
         await workflow.start_child_workflow(
@@ -297,7 +292,7 @@ class _TemporalStages:
             task_timeout=info.task_timeout,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
         )
-        return False
+        return recorded
 
     def _start(
         self,

@@ -21,7 +21,7 @@ class SessionOwnedByAnotherError(RetoldError):
 
 
 class TurnConflictError(RetoldError):
-    """This turn was already sent with another text or other options. Use a new turn id."""
+    """This turn was already sent with another text or public context. Use a new turn id."""
 
 
 class DraftFailedError(RetoldError):

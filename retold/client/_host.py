@@ -199,7 +199,7 @@ class Host:
         except WorkflowFailureError as failure:
             raise from_failure(failure) from failure
         if result.request_digest != request_digest(request):
-            raise TurnConflictError(f"turn {request.turn_id!r} was already sent with another text or other options")
+            raise TurnConflictError(f"turn {request.turn_id!r} was already sent with another text or public context")
         return result
 
     async def _start(self, request: TurnRequest) -> WorkflowHandle[Any, TurnResult]:

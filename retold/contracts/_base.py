@@ -20,7 +20,7 @@ class Contract(BaseModel):
     Persisted payloads are contracts too: later versions may only add optional fields with defaults.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
 
 def _storable(value: object) -> object:

@@ -43,7 +43,7 @@ class UtilityAwareConfig(Contract):
     max_gaps: Annotated[int, Field(strict=True, ge=1, le=3)] = 3
     max_candidates: Annotated[int, Field(strict=True, ge=1, le=32)] = 8
     draft_timeout_ms: StageTimeoutMs = 30_000
-    profile_timeout_ms: StageTimeoutMs = 250
+    profile_timeout_ms: Annotated[int, Field(strict=True, ge=1, le=5_000)] = 250
     gap_timeout_ms: StageTimeoutMs = 4_000
     retrieval_timeout_ms: StageTimeoutMs = 1_000
     admission_timeout_ms: StageTimeoutMs = 8_000

@@ -23,7 +23,7 @@ from retold.contracts.stages import (
     Stage,
     StageFailure,
 )  # fmt: skip
-from retold.contracts.turn import BudgetMs, Durability, Principal, RequestedBudget
+from retold.contracts.turn import BudgetMs, Durability, Principal, RequestedBudget, TurnResult
 
 
 class StageTiming(Contract):
@@ -111,6 +111,23 @@ class TurnDecision(Contract):
     def _in_the_table(self) -> Self:
         outcome(self.disposition, self.reason)
         return self
+
+    def as_result(self, answer: str, *, recorded: bool = True) -> TurnResult:
+        """What the host gets: this decision, and the text it decided for."""
+        return TurnResult(
+            decision_id=self.decision_id,
+            request_digest=self.request_digest,
+            answer=answer,
+            disposition=self.disposition,
+            reason=self.reason,
+            delivered=self.applied,
+            shadow=self.shadow,
+            redelivered=self.redelivered,
+            durability=self.durability,
+            effective_budget_ms=self.effective_budget_ms,
+            timings_ms=self.timings_ms(),
+            recorded=recorded,
+        )
 
     def timings_ms(self) -> dict[str, float]:
         """Elapsed milliseconds per stage; the plan's also as the part that outlasted the draft."""

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from retold.contracts.turn import Principal, TurnRequest
 
 _MAX_READABLE = 700
+_SAID = {"principal", "session_id", "turn_id", "text", "public_context"}
 _DECISIONS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:decision")
 
 
@@ -38,8 +39,13 @@ def decision_id(workflow_id: str) -> str:
 
 
 def request_digest(request: TurnRequest) -> str:
-    """SHA-256 over what the host asked. The same turn sent with another text has another digest."""
-    canonical = json.dumps(request.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """`sha256:` over whose turn it is and what was said. The same turn sent with another text has another digest.
+
+    Options are left out: to send a turn again with a smaller budget is a retry, not another turn. Hosts in other
+    languages compute it from the JSON object of these five members, keys sorted, no spaces, UTF-8 unescaped.
+    """
+    said = request.model_dump(mode="json", include=_SAID)
+    canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 

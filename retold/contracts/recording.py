@@ -8,6 +8,7 @@ from pydantic import Field
 
 from retold.contracts._base import Contract, Milliseconds
 from retold.contracts.decision import TurnRecord
+from retold.contracts.stages import StoredAnswer
 
 
 class RecordInput(Contract):
@@ -18,3 +19,6 @@ class RecordInput(Contract):
 class RecordResult(Contract):
     written: bool
     why_not: Annotated[str, Field(max_length=200)] | None = None
+    earlier: StoredAnswer | None = None
+    """The answer this turn already has on record, from another attempt. It stays, and it is what the host gets:
+    the log and the host never know different answers."""

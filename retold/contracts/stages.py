@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from retold.contracts._base import (
     AnswerText,
@@ -20,6 +20,7 @@ from retold.contracts._base import (
     Query,
     TurnText,
     UtcTime,
+    _storable,
 )  # fmt: skip
 from retold.contracts.bundle import ApprovalKind
 from retold.contracts.config import Switches, UtilityAwareConfig
@@ -63,6 +64,12 @@ class FailureKind(StrEnum):
     REFUSED = "refused"
 
 
+Proposed = Annotated[str, Field(max_length=2_000), BeforeValidator(_storable)]
+"""What a policy wrote, before the rules looked at it: bounded, because it travels and is kept."""
+
+PROPOSALS_MAX = 256
+
+
 class StageFailure(Contract):
     """Why a stage has no result. `error` is a type name or a short code, never text of a turn or record."""
 
@@ -103,8 +110,8 @@ class Gap(Contract):
 class ProposedGap(Contract):
     """A gap as a planner wrote it, before the rules looked at it."""
 
-    category: str
-    query: str
+    category: Proposed
+    query: Proposed
 
 
 class CandidateVerdict(Contract):
@@ -115,8 +122,8 @@ class CandidateVerdict(Contract):
 class ProposedVerdict(Contract):
     """A verdict as a judge wrote it, before the rules looked at it."""
 
-    id: str
-    verdict: str
+    id: Proposed
+    verdict: Proposed
 
 
 class Candidate(Contract):
@@ -258,7 +265,7 @@ class DraftResult(StageResult):
 
 
 class PlanResult(StageResult):
-    gaps: tuple[ProposedGap, ...] = ()
+    gaps: Annotated[tuple[ProposedGap, ...], Field(max_length=PROPOSALS_MAX)] = ()
 
 
 class DraftAndPlanResult(Contract):
@@ -279,8 +286,8 @@ class AdmitResult(StageResult):
     """The judge's raw answer over `judged`, the candidates that were still there when it was asked."""
 
     judged: tuple[RecordRef, ...] = ()
-    admitted: tuple[str, ...] = ()
-    verdicts: tuple[ProposedVerdict, ...] = ()
+    admitted: Annotated[tuple[Proposed, ...], Field(max_length=PROPOSALS_MAX)] = ()
+    verdicts: Annotated[tuple[ProposedVerdict, ...], Field(max_length=PROPOSALS_MAX)] = ()
 
 
 class RegenerateResult(StageResult):

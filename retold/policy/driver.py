@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from retold.contracts.decision import TurnRecord
+from retold.contracts.recording import RecordResult
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -82,8 +83,8 @@ class TurnStages(Protocol):
 
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult: ...
 
-    async def record(self, record: TurnRecord, limit_ms: float) -> bool:
-        """Write the record within the limit, or see to it that it is written later. Whether it is written now."""
+    async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
+        """Write the record within the limit, or see to it that it is written later."""
 
 
 @dataclass(frozen=True, kw_only=True)

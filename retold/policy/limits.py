@@ -15,6 +15,10 @@ from retold.policy.ports import MalformedReplyError, RefusedByProviderError
 T = TypeVar("T")
 
 
+class PolicyQuitError(Exception):
+    """Something called by a stage raised what no call should raise: an exit, or a cancellation nobody asked for."""
+
+
 class LimitReachedError(Exception):
     """The stage's own limit passed. Distinct from a TimeoutError that something inside the stage raised."""
 
@@ -38,11 +42,12 @@ async def within(limit_ms: float, body: Coroutine[Any, Any, T]) -> T:
 
     Raises:
         LimitReachedError: the limit passed first.
+        PolicyQuitError: the body tried to end the process, or cancelled itself.
     """
     if limit_ms <= 0:
         body.close()
         raise LimitReachedError
-    task = asyncio.ensure_future(body)
+    task = asyncio.ensure_future(_never_quitting(body))
     try:
         done, _ = await asyncio.wait({task}, timeout=limit_ms / 1000)
     except asyncio.CancelledError:
@@ -51,7 +56,19 @@ async def within(limit_ms: float, body: Coroutine[Any, Any, T]) -> T:
     if not done:
         abandon(task)
         raise LimitReachedError
+    if task.cancelled():
+        raise PolicyQuitError("CancelledError")
     return task.result()
+
+
+async def _never_quitting(body: Coroutine[Any, Any, T]) -> T:
+    """A `sys.exit` inside a task would end the event loop and every other turn with it."""
+    try:
+        return await body
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise PolicyQuitError(type(error).__name__) from error
 
 
 def abandon(task: asyncio.Future[Any]) -> None:

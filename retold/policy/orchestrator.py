@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from retold.contracts.decision import TurnDecision, TurnRecord
+from retold.contracts.recording import RecordResult
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -110,13 +111,16 @@ class UtilityAwareOrchestrator:
         """Wait until every record is written."""
         await asyncio.gather(*self._late)
 
-    async def _record(self, record: TurnRecord, limit_ms: float) -> bool:
-        if await self._recorder.try_record(record, limit_ms) is None:
-            return True
-        late = asyncio.create_task(self._recorder.record_until_written(record))
-        self._late.add(late)
-        late.add_done_callback(self._late.discard)
-        return False
+    async def _record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
+        recorded = RecordResult(written=False)
+        try:
+            recorded = await self._recorder.try_record(record, limit_ms)
+        finally:
+            if not recorded.written:  # slow, away, or the caller gave up meanwhile: the row is written all the same
+                late = asyncio.create_task(self._recorder.record_until_written(record))
+                self._late.add(late)
+                late.add_done_callback(self._late.discard)
+        return recorded
 
 
 class _RunningTask(Generic[ResultT]):
@@ -146,7 +150,7 @@ class _RunningTask(Generic[ResultT]):
 @dataclass
 class _InProcessStages:
     bodies: TurnStageBodies
-    write: Callable[[TurnRecord, float], Coroutine[Any, Any, bool]]
+    write: Callable[[TurnRecord, float], Coroutine[Any, Any, RecordResult]]
     utc_now: Callable[[], datetime]
     recorded: TurnDecision | None = None
     _started: float = field(default_factory=time.monotonic)
@@ -178,6 +182,8 @@ class _InProcessStages:
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
         return await self.bodies.generate.regenerate(stage)
 
-    async def record(self, record: TurnRecord, limit_ms: float) -> bool:
-        self.recorded = record.decision
-        return await self.write(record, limit_ms)
+    async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
+        recorded = await self.write(record, limit_ms)
+        if recorded.earlier is None:
+            self.recorded = record.decision
+        return recorded

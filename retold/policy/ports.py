@@ -1,23 +1,28 @@
 """What the turn needs from the world, as protocols. Adapters implement them; rules and drivers only know these.
 
 Policies may be written async or blocking. A blocking one is called in a bounded executor and abandoned in its
-thread when its limit passes (specification section 5): it can make a turn neither late nor stuck.
+thread when its limit passes (specification section 5): it can make a turn neither late nor stuck. An async one must
+not block: it would hold the event loop, and with it every turn and deadline of the worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import Field
 
 from retold.contracts._base import Contract
 from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RetrievalCategory
 from retold.contracts.stages import (
+    PROPOSALS_MAX,
     Candidate,
     Gap,
     ModelUse,
     ProfileBlock,
+    Proposed,
     ProposedGap,
     ProposedVerdict,
     SearchEntry,
@@ -50,15 +55,15 @@ class TurnConflictError(Exception):
 class GapDecision(Contract):
     """Zero to three proposed gaps. An empty list is a successful decision not to search (section 3.1)."""
 
-    gaps: tuple[ProposedGap, ...] = ()
+    gaps: Annotated[tuple[ProposedGap, ...], Field(max_length=PROPOSALS_MAX)] = ()
     usage: tuple[ModelUse, ...] = ()
 
 
 class AdmissionDecision(Contract):
     """One verdict a candidate and the admitted ids, as the judge answered (section 3.2)."""
 
-    admitted: tuple[str, ...] = ()
-    verdicts: tuple[ProposedVerdict, ...] = ()
+    admitted: Annotated[tuple[Proposed, ...], Field(max_length=PROPOSALS_MAX)] = ()
+    verdicts: Annotated[tuple[ProposedVerdict, ...], Field(max_length=PROPOSALS_MAX)] = ()
     usage: tuple[ModelUse, ...] = ()
 
 
@@ -213,7 +218,11 @@ class TurnStore(Protocol):
     ) -> Mapping[RecordId, MemoryRecord]:
         """Of the named versions, those still current, conditional and this principal's. Others are left out."""
 
-    async def record_turn(self, record: TurnRecord) -> None:
-        """Write decision, searches and session turns in one transaction. Idempotent by decision id."""
+    async def record_turn(self, record: TurnRecord) -> StoredAnswer | None:
+        """Write decision, searches and session turns in one transaction. Idempotent by decision id.
+
+        Returns:
+            The answer an earlier attempt at this turn has on record. It stays, and nothing is written.
+        """
 
     async def decision(self, decision_id: str) -> TurnDecision | None: ...

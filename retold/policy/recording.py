@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from retold.contracts.decision import TurnRecord
+from retold.contracts.recording import RecordResult
 from retold.policy.limits import LimitReachedError, within
 from retold.policy.ports import TurnStore
 
@@ -50,24 +51,24 @@ class TurnRecorder:
     store: TurnStore
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
-    async def try_record(self, record: TurnRecord, limit_ms: float) -> str | None:
-        """None when written; otherwise why not: the breaker is open, the limit passed, or the error's type."""
+    async def try_record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
+        """Whether it is on record now; otherwise why not: breaker open, limit passed, or the error's type."""
         if not self.breaker.allows():
-            return "CircuitOpen"
+            return RecordResult(written=False, why_not="CircuitOpen")
         try:
-            await within(limit_ms, self.store.record_turn(record))
+            earlier = await within(limit_ms, self.store.record_turn(record))
         except LimitReachedError:
             self.breaker.failed()
-            return "LimitReached"
+            return RecordResult(written=False, why_not="LimitReached")
         except Exception as error:  # noqa: BLE001 - whatever the store raises, the record is written later
             self.breaker.failed()
-            return type(error).__name__
+            return RecordResult(written=False, why_not=type(error).__name__)
         self.breaker.succeeded()
-        return None
+        return RecordResult(written=True, earlier=earlier)
 
     async def record_until_written(self, record: TurnRecord, *, first_wait_ms: float = 200.0) -> None:
         """Retry for as long as it takes, with waits doubling up to 10 s. For drivers without a durable queue."""
         wait_ms = first_wait_ms
-        while await self.try_record(record, 30_000.0) is not None:
+        while not (await self.try_record(record, 30_000.0)).written:
             await asyncio.sleep(wait_ms / 1000)
             wait_ms = min(wait_ms * 2, 10_000.0)

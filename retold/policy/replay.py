@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from retold.contracts.decision import StageTiming, TurnDecision, TurnRecord
 from retold.contracts.disposition import Outcome, outcome
+from retold.contracts.recording import RecordResult
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -155,9 +156,9 @@ class _StoredStages:
         result = self._ended(Stage.REGENERATE, self._decision.outcomes.regenerate)
         return result.model_copy(update={"text": _ANY_TEXT if result.applied else None})
 
-    async def record(self, record: TurnRecord, limit_ms: float) -> bool:
+    async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
         self.replayed = record.decision
-        return True
+        return RecordResult(written=True)
 
     def _ended(self, stage: Stage, result: ResultT | None) -> ResultT:
         if result is None:

@@ -236,20 +236,7 @@ class TurnBooks:
 
     def as_result(self, decision: TurnDecision, recorded: bool) -> TurnResult:
         assert self.draft is not None, "only a turn with a draft has a result"
-        return TurnResult(
-            decision_id=self.decision_id,
-            request_digest=self.digest,
-            answer=self.final if self.final is not None else self.draft,
-            disposition=decision.disposition,
-            reason=decision.reason,
-            delivered=self.applied,
-            shadow=self.shadow,
-            redelivered=self.start.redelivered,
-            durability=self.durability,
-            effective_budget_ms=self.effective_budget_ms,
-            timings_ms=decision.timings_ms(),
-            recorded=recorded,
-        )
+        return decision.as_result(self.draft if self.final is None else self.final, recorded=recorded)
 
 
 def _nothing_opened() -> OpenResult:

@@ -33,6 +33,7 @@ from retold.contracts.stages import (
     RetrieveInput,
     Stage,
     StageFailure,
+    StoredAnswer,
 )
 from retold.contracts.turn import TurnRequest, TurnResult
 from retold.policy.bundles import bundle_components as bundle_components
@@ -66,7 +67,9 @@ async def run_turn(request: TurnRequest, start: TurnStart, stages: TurnStages) -
     if turn.draft is None:
         assert turn.outcomes.draft_failure is not None
         raise DraftFailedError(turn.outcomes.draft_failure, turn.decision_id)
-    return turn.as_result(record.decision, recorded)
+    if recorded.earlier is not None:
+        return turn.answered_before(recorded.earlier)
+    return turn.as_result(record.decision, recorded.written)
 
 
 class _Turn(TurnBooks):
@@ -89,13 +92,17 @@ class _Turn(TurnBooks):
             ),
         )
         if (already := self.opened.already) is not None:
-            if already.request_digest != self.digest:
-                raise TurnConflictError(f"turn {request.turn_id!r} was already answered for another request")
-            return TurnResult.model_validate(already.result)
+            return self.answered_before(already)
         self._noted(open_failure=self.opened.failure)
         self.durability = self._chosen_durability()
         self.stages.choose(self.durability, self.effective_budget_ms)
         return None
+
+    def answered_before(self, stored: StoredAnswer) -> TurnResult:
+        """What another attempt at this turn answered. The log and the host never know different answers."""
+        if stored.request_digest != self.digest:
+            raise TurnConflictError(f"turn {self.request.turn_id!r} was already answered for another request")
+        return TurnResult.model_validate(stored.result)
 
     async def draft_and_plan(self) -> None:
         """Draft and plan together; the plan's budget starts when the draft is there (section 3.3)."""

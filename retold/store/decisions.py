@@ -15,7 +15,6 @@ from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.disposition import Disposition
 from retold.contracts.record import RecordRef
 from retold.contracts.stages import SearchEntry, StoredAnswer
-from retold.contracts.turn import TurnResult
 from retold.policy.ports import SessionOwnedByAnotherError
 from retold.store import sessions
 from retold.store.engine import JsonText
@@ -26,7 +25,7 @@ UNANSWERED = (Disposition.FAILED.value, Disposition.CANCELLED.value)
 """How a turn ends without an answer. A later run of the same turn may replace such a row, and no other."""
 
 
-def record_turn(session: Session, record: TurnRecord) -> None:
+def record_turn(session: Session, record: TurnRecord) -> StoredAnswer | None:
     decision = record.decision
     row = _as_row(decision)
     if not _insert(session, row):
@@ -34,13 +33,14 @@ def record_turn(session: Session, record: TurnRecord) -> None:
             select(DecisionRow).where(col(DecisionRow.decision_id) == decision.decision_id).with_for_update()
         ).one()
         if not _replaces(decision, stored):
-            return
+            return decided(session, decision.decision_id)
         _remove(session, decision)
         _insert(session, row)
     _touch_session(session, decision)
     _write_turns(session, record)
     if record.searches:
         session.execute(_INSERT_SEARCHES, [_as_search_row(decision, entry) for entry in record.searches])
+    return None
 
 
 def decided(session: Session, decision_id: str) -> StoredAnswer | None:
@@ -52,19 +52,7 @@ def decided(session: Session, decision_id: str) -> StoredAnswer | None:
     answer = None if answer_ref is None else sessions.turn_by_ref(session, answer_ref)
     if answer is None:  # erased since: there is no text left to repeat
         return None
-    result = TurnResult(
-        decision_id=decision.decision_id,
-        request_digest=decision.request_digest,
-        answer=answer.text,
-        disposition=decision.disposition,
-        reason=decision.reason,
-        delivered=decision.applied,
-        shadow=decision.shadow,
-        redelivered=decision.redelivered,
-        durability=decision.durability,
-        effective_budget_ms=decision.effective_budget_ms,
-        timings_ms=decision.timings_ms(),
-    )
+    result = decision.as_result(answer.text)
     return StoredAnswer(request_digest=decision.request_digest, result=result.model_dump(mode="json"))
 
 

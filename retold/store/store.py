@@ -122,13 +122,16 @@ class Store:
         """The answer of an earlier run of this turn; None if it had none or its text was erased."""
         return await self._transactions.read(lambda session: decisions.decided(session, decision_id))
 
-    async def record_turn(self, record: TurnRecord) -> None:
+    async def record_turn(self, record: TurnRecord) -> StoredAnswer | None:
         """Write decision, searches and session turns in one transaction. Idempotent by decision id.
 
         An answered turn's row is never replaced; one without an answer is, by an answer or by a later run. A
         session that turns out to be another user's does not keep the row from being written.
+
+        Returns:
+            The answer that was on record before, if it stayed.
         """
-        await self._transactions.write(lambda session: decisions.record_turn(session, record))
+        return await self._transactions.write(lambda session: decisions.record_turn(session, record))
 
     async def decision(self, decision_id: str) -> TurnDecision | None:
         return await self._transactions.read(lambda session: decisions.decision_by_id(session, decision_id))

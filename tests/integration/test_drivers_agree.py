@@ -15,7 +15,7 @@ from retold.client import Host, TurnResult
 from retold.contracts.config import Switches
 from retold.contracts.decision import TurnRecord
 from retold.contracts.disposition import Disposition, Reason
-from retold.contracts.stages import ProposedGap
+from retold.contracts.stages import ProposedGap, StoredAnswer
 from retold.contracts.turn import Durability, Principal, TurnOptions
 from retold.policy.driver import DraftFailedError
 from retold.policy.orchestrator import UtilityAwareOrchestrator
@@ -75,8 +75,8 @@ class ByScript:
     def __getattr__(self, stage: str) -> Any:
         return _Stage(self.stacks, stage)
 
-    async def record_turn(self, record: TurnRecord) -> None:
-        await self.stacks[record.user_text].store.record_turn(record)
+    async def record_turn(self, record: TurnRecord) -> StoredAnswer | None:
+        return await self.stacks[record.user_text].store.record_turn(record)
 
 
 @dataclass

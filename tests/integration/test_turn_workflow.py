@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
@@ -240,3 +244,43 @@ async def test_a_mistake_of_ours_fails_the_turn_at_once_instead_of_wedging_it(
     async with serving(client, stack) as host, asyncio.timeout(20):
         with pytest.raises(RetoldError, match="ZeroDivisionError"):
             await ask(host, stack, principal, Durability.TURN)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"text": "hi \\ud83d"}', b"not json at all", b"[" * 5_000, b"[]", b"null", b"\xff\xfe", b'{"text": 1}'],
+    ids=["half an emoji", "prose", "nesting", "list", "null", "bytes", "wrong type"],
+)
+async def test_whatever_a_turn_is_started_with_is_refused_at_once(client: Client, data: bytes) -> None:
+    stack, queue = scripted(SERVED), f"turns-{uuid4()}"
+    raw = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
+    async with turn_worker(
+        client, stack.bodies, TurnRecorder(stack.store), WorkerSettings(), task_queue=queue, sandboxed=True
+    ):
+        for arguments in ([raw], [], *([[raw, raw]] if data in (b"null", b"[]") else [])):
+            with pytest.raises(WorkflowFailureError) as failed:
+                await client.execute_workflow(
+                    names.TURN_WORKFLOW,
+                    args=arguments,
+                    id=f"bad/{uuid4()}",
+                    task_queue=queue,
+                    execution_timeout=timedelta(seconds=8),
+                )
+            assert isinstance(failed.value.cause, ApplicationError), "refused, not timed out"
+
+
+async def test_a_refusal_repeats_nothing_that_was_sent(client: Client, spans: InMemorySpanExporter) -> None:
+    stack, queue = scripted(SERVED), f"turns-{uuid4()}"
+    sent = {"principal": ANNA.model_dump(), "session_id": "s1", "turn_id": "t1", "text": "SECRET", "mood": "SECRET"}
+    spans.clear()
+    async with turn_worker(
+        client, stack.bodies, TurnRecorder(stack.store), WorkerSettings(), task_queue=queue, sandboxed=True
+    ):
+        id = f"bad/{uuid4()}"
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.execute_workflow(names.TURN_WORKFLOW, sent, id=id, task_queue=queue)
+    history = await client.get_workflow_handle(id).fetch_history()
+    assert "SECRET" not in str(failed.value.cause)
+    assert "SECRET" not in str(history.events[-1])
+    for span in spans.get_finished_spans():
+        assert "SECRET" not in f"{span.attributes} {[dict(event.attributes or {}) for event in span.events]}"

@@ -8,10 +8,11 @@ import contextlib
 import pytest
 
 from retold.contracts.disposition import Disposition, Reason
-from retold.contracts.stages import ProfileBlock
+from retold.contracts.stages import ProfileBlock, ProposedGap
 from retold.contracts.turn import TurnOptions
 from retold.policy.driver import DraftFailedError
 from retold.policy.orchestrator import TurnMemoryDecision, UtilityAwareOrchestrator
+from retold.policy.ports import GapDecision
 from retold.policy.recording import CircuitBreaker, TurnRecorder
 from retold.policy.replay import replay
 from tests.cases import CASES, SERVED, Case
@@ -158,3 +159,55 @@ async def test_requested_and_effective_budget_and_timings_are_in_the_decision() 
     assert {"open", "draft", "plan", "plan_overhang", "retrieve", "admit", "regenerate"} == set(decision.timings_ms())
     assert decision.timings_ms()["plan_overhang"] == 0
     assert [use.role.value for use in decision.usage] == ["draft", "plan", "admit", "regenerate"]
+
+
+class Quits(BaseException):
+    """What no policy should raise."""
+
+
+@pytest.mark.parametrize("raised", [Quits(), SystemExit(1), asyncio.CancelledError()], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    ("stage", "reason"),
+    [
+        ("plan", Reason.PLANNER_ERROR),
+        ("retrieve", Reason.RETRIEVAL_ERROR),
+        ("admit", Reason.JUDGE_ERROR),
+        ("regenerate", Reason.REGENERATION_ERROR),
+    ],
+)
+async def test_a_policy_that_quits_or_cancels_itself_is_a_failure_of_its_stage(
+    stage: str, reason: Reason, raised: BaseException
+) -> None:
+    stack = scripted(SERVED.but(**{stage: Step(raised)}))
+    decided = await play(stack)
+    assert (decided.response, stack.decision.reason) == (DRAFT, reason)
+
+
+async def test_a_blocking_policy_that_exits_does_not_take_the_process_along() -> None:
+    stack = scripted(SERVED.but(plan=Step(SystemExit(1), blocking=True)))
+    await play(stack)
+    assert stack.decision.reason is Reason.PLANNER_ERROR
+
+
+async def test_giving_up_while_the_record_is_written_loses_no_row() -> None:
+    stack = scripted(SERVED.but(record=Step(None, 300)))
+    orchestrator = UtilityAwareOrchestrator(stack.bodies, TurnRecorder(stack.store))
+    turn = asyncio.create_task(orchestrator.prepare_turn(ANNA, "s1", "t1", "what can I eat?"))
+    while not stack.store.attempts:
+        await asyncio.sleep(0.005)
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    await orchestrator.aclose()
+    assert len(stack.store.written) == 1
+
+
+async def test_text_no_part_of_the_path_could_carry_is_malformed_in_every_driver() -> None:
+    stack = scripted(SERVED)
+
+    async def half_an_emoji(*_: object) -> GapDecision:
+        return GapDecision(gaps=(ProposedGap(category="constraint", query="\ud83d"),))
+
+    object.__setattr__(stack.bodies.plan, "policy", type("Half", (), {"plan": staticmethod(half_an_emoji)})())
+    await play(stack)
+    assert stack.decision.reason is Reason.PLANNER_MALFORMED
