@@ -27,6 +27,7 @@ from retold.cli.installation import checkout_root
 from retold.cli.misbehaving import misbehaving_endpoint
 from retold.cli.output import render_turn
 from retold.cli.running_stack import RunningStack
+from retold.cli.stopping import until_asked_to_stop
 from retold.cli.terminal import out
 from retold.client import Host, TurnResult
 from retold.contracts import names
@@ -41,6 +42,9 @@ from retold.policy.stages import AdmitStage, PlanStage
 from retold.settings import ModelRole, Settings
 
 Breakage = Literal["planner_hangs", "slow_planner", "judge_answers_prose", "index_stopped"]
+
+STOPPED = 130
+"""Exit code of a demo that was told to stop."""
 
 _BROKEN = {
     "planner_hangs": "for this turn the planner is a hosted model whose endpoint accepts the call and never answers",
@@ -119,7 +123,9 @@ def demo() -> None:
         raise CommandError("the demo's conversation is in the repository: run it from a checkout")
     scenario, console = Scenario.read(root / "examples" / "scenario"), out()
     with tempfile.TemporaryDirectory(prefix="retold-demo-") as data_dir:
-        tally = asyncio.run(_play(scenario, Path(data_dir), console))
+        tally = asyncio.run(_until_stopped(scenario, Path(data_dir), console))
+    if tally is None:
+        raise typer.Exit(STOPPED)
     _close(tally, console)
     if tally.missing or tally.unexpected or tally.leaked:
         raise typer.Exit(1)
@@ -128,6 +134,13 @@ def demo() -> None:
 def demo_settings(data_dir: Path) -> Settings:
     utility = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE, shadow=False)
     return Settings(data_dir=data_dir, utility=utility, development_approval="retold demo: nobody is served by it")
+
+
+async def _until_stopped(scenario: Scenario, data_dir: Path, console: Console) -> Tally | None:
+    """None: somebody wanted it to stop. Nothing of it stays behind."""
+    with until_asked_to_stop():
+        return await _play(scenario, data_dir, console)
+    return None
 
 
 async def _play(scenario: Scenario, data_dir: Path, console: Console) -> Tally:

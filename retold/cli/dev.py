@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -15,6 +12,7 @@ from rich.console import Console
 from retold.cli.embedded import EmbeddedStack, embedded_stack, port_is_free
 from retold.cli.output import readable
 from retold.cli.running_stack import read_settings
+from retold.cli.stopping import until_asked_to_stop
 from retold.cli.terminal import out
 from retold.contracts.config import UtilityAwareConfig
 from retold.settings import Settings
@@ -58,38 +56,13 @@ def dev(
 async def _dev(settings: Settings, port: int | None, ui_port: int | None) -> None:
     console = out()
     _say(console, f"starting, with the data in {settings.data_dir}; the first start loads models and takes a moment")
-    with _until_asked_to_stop():
+    with until_asked_to_stop():
         async with embedded_stack(
             settings, port=_preferred(port, TEMPORAL_PORT), ui_port=_preferred(ui_port, UI_PORT)
         ) as stack:
             await _introduce(console, stack)
             await asyncio.Event().wait()
     _say(console, "stopped; the data is kept")
-
-
-@contextlib.contextmanager
-def _until_asked_to_stop() -> Iterator[None]:
-    """Ctrl-C, TERM and a closed terminal end the block from within, wherever it is, start-up included."""
-    loop, serving = asyncio.get_running_loop(), asyncio.current_task()
-    assert serving is not None
-    asked = False
-
-    def stop() -> None:
-        nonlocal asked
-        asked = True
-        serving.cancel()
-
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for name in signals:
-        loop.add_signal_handler(name, stop)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not asked:
-            raise
-    finally:
-        for name in signals:
-            loop.remove_signal_handler(name)
 
 
 async def _introduce(console: Console, stack: EmbeddedStack) -> None:

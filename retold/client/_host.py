@@ -151,6 +151,8 @@ class Host:
 
     async def send(self, request: TurnRequest, *, deadline_ms: int | None = None) -> TurnResult | FallbackResult:
         """Like :meth:`turn`, for a request that is already built."""
+        if deadline_ms is not None and deadline_ms <= 0:
+            raise InvalidTurnError(f"deadline_ms: must be at least 1 millisecond, or None; got {deadline_ms}")
         with turn_span(TURN_SPAN):
             try:
                 async with asyncio.timeout(None if deadline_ms is None else deadline_ms / 1000):
@@ -161,7 +163,20 @@ class Host:
                 ) from error
 
     async def cancel(self, principal: Principal, session: str, turn: str) -> None:
-        """Give up a turn. It is recorded as `cancelled` unless it was decided already."""
+        """Give up a turn. It is recorded as `cancelled` unless it was decided already; an ended one stays as it is.
+
+        Raises:
+            UnreachableError: Temporal is out of reach.
+        """
+        try:
+            await self._cancel(principal, session, turn)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:  # nothing is running: there is nothing to give up
+                raise _out_of_reach(error) from error
+        except RuntimeError as error:
+            raise _out_of_reach(error) from error
+
+    async def _cancel(self, principal: Principal, session: str, turn: str) -> None:
         await self.client.get_workflow_handle(turn_workflow_id(principal, session, turn)).cancel()
 
     async def end_session(self, principal: Principal, session: str) -> None:

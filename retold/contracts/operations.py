@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from retold.contracts._base import Contract, Name
 from retold.contracts.decision import TurnDecision
@@ -14,13 +14,21 @@ from retold.contracts.stages import SearchEntry
 from retold.contracts.turn import Principal
 
 IMPORT_BATCH_MAX_LINES = 200
-"""Lines of one import workflow: with the longest texts they still stay far below Temporal's payload limit."""
+IMPORT_BATCH_MAX_BYTES = 1_000_000
+"""Lines of one import workflow, and bytes of their text: Temporal refuses payloads over 2 MB, again and again."""
 
 
 class ImportInput(Contract):
     principal: Principal
     lines: Annotated[tuple[ImportLine, ...], Field(min_length=1, max_length=IMPORT_BATCH_MAX_LINES)]
     actor: Name
+
+    @model_validator(mode="after")
+    def _fits_a_payload(self) -> Self:
+        size = sum(len(line.text.encode()) for line in self.lines)
+        if size > IMPORT_BATCH_MAX_BYTES:
+            raise ValueError(f"lines: {size} bytes of text; send at most {IMPORT_BATCH_MAX_BYTES} at a time")
+        return self
 
 
 class EndSessionInput(Contract):
