@@ -192,9 +192,11 @@ def test_a_turn_is_answered_with_memory_once_and_explained(retold: Retold) -> No
     assert plain.out.strip() in " ".join(explained.out.split())
     assert "Gaps the planner named" in explained.out and "Searches" in explained.out
 
-    other = retold(*question)
+    assert retold(*question, "--budget-ms", "0").out == plain.out, "a smaller budget is a retry: the same answer"
+
+    other = retold("turn", "Who is my dentist?", *question[2:])
     assert other.code == 1
-    assert "already sent with another text or other options" in other.err
+    assert "already sent with another text or public context" in other.err
 
 
 def test_another_user_s_session_is_refused(retold: Retold) -> None:
