@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,6 @@ from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordType, RetrievalCategory
 from retold.contracts.stages import (
     Candidate,
-    Limit,
     ModelUse,
     ProfileBlock,
     ProposedGap,
@@ -341,10 +340,3 @@ def scripted(script: Script, pool: BlockingPool | None = None) -> Stack:
         admit=AdmitStage(policy=ScriptedJudge(script, called), store=store, pool=pool),
     )
     return Stack(script, called, store, bodies)
-
-
-def limit(limit_ms: float) -> Limit:
-    return Limit(limit_ms=limit_ms)
-
-
-Play = Callable[[Stack, TurnRequest], Awaitable[Any]]

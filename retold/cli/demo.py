@@ -11,7 +11,7 @@ import importlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from rich.table import Table
 from retold.cli.embedded import EmbeddedStack, embedded_stack
 from retold.cli.failures import CommandError
 from retold.cli.installation import checkout_root
+from retold.cli.json_lines import json_lines
 from retold.cli.misbehaving import misbehaving_endpoint
 from retold.cli.output import render_turn
 from retold.cli.running_stack import RunningStack
@@ -93,9 +94,9 @@ class Scenario:
             principal=Principal.model_validate(about["principal"]),
             neighbour=Principal.model_validate(about["neighbour"]),
             never_in_an_answer=about["never_in_an_answer"],
-            records=[RecordWrite.model_validate(line) for line in _json_lines(folder / "records.jsonl")],
-            transcript=[TranscriptWrite.model_validate(line) for line in _json_lines(folder / "transcript.jsonl")],
-            neighbours_records=[RecordWrite.model_validate(line) for line in _json_lines(folder / "neighbour.jsonl")],
+            records=[RecordWrite.model_validate(line) for line in json_lines(folder / "records.jsonl")],
+            transcript=[TranscriptWrite.model_validate(line) for line in json_lines(folder / "transcript.jsonl")],
+            neighbours_records=[RecordWrite.model_validate(line) for line in json_lines(folder / "neighbour.jsonl")],
             ambient=json.loads((folder / "ambient.json").read_text()),
             turns=[ScriptedTurn.model_validate(turn) for turn in json.loads((folder / "turns.json").read_text())],
         )
@@ -157,7 +158,8 @@ async def _play(scenario: Scenario, data_dir: Path, console: Console) -> Tally:
                 console.print(_BROKEN[turn.breakage], style="yellow")
             if turn.breakage == "index_stopped":
                 await stack.adapters.index.aclose()
-            queue = queues.get(turn.breakage or "", stack.settings.worker.turns_queue)
+            broken = turn.breakage is not None and turn.breakage in queues
+            queue = str(turn.breakage) if broken else stack.settings.worker.turns_queue
             await _one_turn(stack, scenario, turn, queue, tally, console)
         return tally
 
@@ -271,7 +273,7 @@ def _close(tally: Tally, console: Console) -> None:
 
 
 @asynccontextmanager
-async def _broken_queues(stack: EmbeddedStack) -> AsyncIterator[dict[str, str]]:
+async def _broken_queues(stack: EmbeddedStack) -> AsyncIterator[Set[str]]:
     """Workers beside the real one, each with one model role pointed at an endpoint that is really broken."""
     from retold.composition import hosted_judge, hosted_planner  # adapters: half a second no other command needs
 
@@ -297,11 +299,4 @@ async def _broken_queues(stack: EmbeddedStack) -> AsyncIterator[dict[str, str]]:
             await exits.enter_async_context(
                 worker.turn_worker(stack.client, bodies, adapters.recorder, stack.settings.worker, task_queue=queue)
             )
-        yield {queue: queue for queue in broken}
-
-
-def _json_lines(path: Path) -> Iterator[Any]:
-    with path.open() as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)
+        yield broken.keys()

@@ -8,13 +8,13 @@ about the user.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from retold.cli.json_lines import json_lines
 from retold.contracts.record import RecordWrite, RetrievalCategory, Source
 from retold.contracts.turn import Principal
 
@@ -58,7 +58,7 @@ class RealData:
         if not pools:
             raise DataMissingError(f"no pools/*.jsonl under {str(folder)!r}: name the folder with DATA=DIR")
         records: dict[str, list[dict[str, Any]]] = {}
-        for row in (row for path in pools for row in _rows(path)):
+        for row in (row for path in pools for row in json_lines(path)):
             records.setdefault(row["pool"], []).append(row)
         cases = [case for kind in KINDS for case in _cases(folder / f"{kind}.jsonl", kind) if case.pool in records]
         if not cases:
@@ -108,7 +108,7 @@ def as_principal(name: str) -> Principal:
 def _cases(path: Path, kind: str) -> Iterator[RealCase]:
     if not path.is_file():
         return
-    for row in _rows(path):
+    for row in json_lines(path):
         if kind == "recall" and row.get("answer_support", "lexical") not in USABLE_SUPPORT:
             continue
         yield RealCase(
@@ -121,10 +121,3 @@ def _cases(path: Path, kind: str) -> Iterator[RealCase]:
             text=row["turn"] if kind == "ordinary" else row["question"],
             gold_ids=tuple(row.get("gold_record_ids") or ()),
         )
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)

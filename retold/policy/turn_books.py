@@ -60,7 +60,6 @@ class TurnBooks:
     final: str | None = None
     outcome: Outcome | None = None
     deadline_ms: float | None = None
-    drafted_ms: float | None = None
     now_ms: float = 0.0
     timings: list[StageTiming] = field(default_factory=list)
     outcomes: StageOutcomes = field(default_factory=StageOutcomes)

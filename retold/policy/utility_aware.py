@@ -131,7 +131,7 @@ class _Turn(TurnBooks):
                 )
             )
         result: DraftResult = await draft
-        self.drafted_ms = self._ended(Stage.DRAFT, started_ms, result.failure)
+        drafted_ms = self._ended(Stage.DRAFT, started_ms, result.failure)
         self.usage += result.usage
         self.draft = result.text
         if self.draft is None:
@@ -141,7 +141,7 @@ class _Turn(TurnBooks):
             self._drop_plan()
             return
         if (budget := self.effective_budget_ms) is not None:
-            self.deadline_ms = self.drafted_ms + budget
+            self.deadline_ms = drafted_ms + budget
         if self.plan is not None:
             await self._await_plan(self.plan, started_ms)
 
