@@ -16,6 +16,7 @@ from retold.retrieval.config import RetrievalConfig
 
 class WorkerSettings(Contract):
     turns_queue: str = names.TURNS_QUEUE
+    lifecycle_queue: str = names.LIFECYCLE_QUEUE
     operations_queue: str = names.OPERATIONS_QUEUE
     concurrent_turns: Annotated[int, Field(ge=1, le=4096)] = 32
     """Turns that may be in flight on one worker; local activities get four slots a turn. More than its cores can

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 TURNS_QUEUE = "retold-turns"
+LIFECYCLE_QUEUE = "retold-lifecycle"
+"""Changes to records, their activation, and reviews that wait for days."""
 OPERATIONS_QUEUE = "retold-operations"
+"""Offline work: imports, extraction, forgetting, the index; and what operators look at."""
 
 TURN_WORKFLOW = "TurnWorkflow"
 RECORD_TURN_WORKFLOW = "RecordTurnWorkflow"

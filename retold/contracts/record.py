@@ -84,11 +84,19 @@ class MemoryRecord(Contract):
     activation: Activation = Activation.CONDITIONAL
     category: RetrievalCategory = RetrievalCategory.OTHER
     conflicting: bool = False
+    conflicts_with: tuple[RecordId, ...] = ()
+    """The records it disagrees with; none of them is used before somebody says which holds."""
     entities: tuple[Entity, ...] = ()
     valid_from: UtcTime | None = None
     valid_until: UtcTime | None = None
     event_at: UtcTime | None = None
     created_at: UtcTime
+    suspended_by: RecordId | None = None
+    """A temporary statement that holds instead of this one for its time, and never replaces it."""
+    suspended_from: UtcTime | None = None
+    """Inclusive, as `valid_from`."""
+    suspended_until: UtcTime | None = None
+    """Exclusive, as `valid_until`."""
     supersedes: RecordId | None = None
     superseded_by: RecordId | None = None
     source: Source = Source.IMPORT
@@ -105,13 +113,22 @@ class MemoryRecord(Contract):
         return self.event_at or self.created_at
 
     def is_current(self, at: UtcTime) -> bool:
-        """Active, conflict-free, and `valid_from <= at < valid_until`."""
+        """Active, conflict-free, `valid_from <= at < valid_until`, and not suspended at that time."""
         return (
             self.status in ACTIVE_STATUSES
             and not self.conflicting
             and self.superseded_by is None
             and (self.valid_from is None or self.valid_from <= at)
             and (self.valid_until is None or at < self.valid_until)
+            and not self.is_suspended(at)
+        )
+
+    def is_suspended(self, at: UtcTime) -> bool:
+        """A temporary statement holds instead: `suspended_from <= at < suspended_until`."""
+        return (
+            self.suspended_by is not None
+            and (self.suspended_from is None or self.suspended_from <= at)
+            and (self.suspended_until is None or at < self.suspended_until)
         )
 
 

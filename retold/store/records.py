@@ -53,8 +53,9 @@ _CURRENT = and_(
     _records.c.superseded_by.is_(None),
     or_(_records.c.valid_from.is_(None), _records.c.valid_from <= _at),
     or_(_records.c.valid_until.is_(None), _records.c.valid_until > _at),
+    or_(_records.c.suspended_by.is_(None), _records.c.suspended_from > _at, _records.c.suspended_until <= _at),
 )
-"""Active, conflict-free, not superseded, and `valid_from <= at < valid_until`: `MemoryRecord.is_current` in SQL."""
+"""Active, conflict-free, not superseded, `valid_from <= at < valid_until` and not suspended: `is_current` in SQL."""
 
 _CONDITIONAL = and_(_CURRENT, _records.c.activation == Activation.CONDITIONAL.value)
 

@@ -83,6 +83,7 @@ class RecordRow(Row, table=True):
         # NULLs are distinct in both databases: records without a host key do not collide.
         UniqueConstraint("tenant", "user_id", "host_key"),
         Index(None, "tenant", "user_id", "activation", "status"),
+        Index(None, "tenant", "user_id", "subject", "attribute"),
     )
 
     id: str = Field(primary_key=True, max_length=RECORD_ID_CHARS)
@@ -97,11 +98,15 @@ class RecordRow(Row, table=True):
     activation: str = Field(max_length=CODE_CHARS)
     category: str = Field(max_length=CODE_CHARS)
     conflicting: bool
+    conflicts_with: list[str] = Field(default_factory=list, sa_type=JSON, sa_column_kwargs={"server_default": "[]"})
     entities: list[str] = Field(sa_type=JSON)
     valid_from: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     valid_until: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     event_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     created_at: datetime = Field(sa_type=UtcTimestamp)
+    suspended_by: str | None = Field(default=None, max_length=RECORD_ID_CHARS)
+    suspended_from: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    suspended_until: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     supersedes: str | None = Field(default=None, max_length=RECORD_ID_CHARS)
     superseded_by: str | None = Field(default=None, max_length=RECORD_ID_CHARS)
     source: str = Field(max_length=CODE_CHARS)
@@ -137,6 +142,8 @@ class SessionRow(Row, table=True):
     ended_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     profile: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)
     """The whole ProfileBlock."""
+    extracted_until: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    """What the principal said up to here has been read by an extractor; None: nothing has."""
 
 
 class SessionTurnRow(Row, table=True):
@@ -249,3 +256,150 @@ class AuditRow(Row, table=True):
     before: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)
     after: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)
     reason: str = Field(default="", sa_type=Text)
+
+
+class EvidenceRow(Row, table=True):
+    """The principal's own words behind a record, as the host found them. The latest verification stays."""
+
+    __tablename__ = "activation_evidence"
+
+    record_id: str = Field(primary_key=True, max_length=RECORD_ID_CHARS)
+    tenant: str = Field(max_length=NAME_CHARS)
+    user_id: str = Field(max_length=NAME_CHARS)
+    record_version: int
+    """The version whose text was matched."""
+    session_id: str = Field(max_length=NAME_CHARS)
+    turn_id: str = Field(max_length=NAME_CHARS)
+    turn_ref: str = Field(max_length=DERIVED_ID_CHARS, index=True)
+    span: str = Field(sa_type=Text)
+    span_start: int
+    span_end: int
+    said_at: datetime = Field(sa_type=UtcTimestamp)
+    method: str = Field(max_length=CODE_CHARS)
+    similarity: float
+    verified_at: datetime = Field(sa_type=UtcTimestamp)
+
+
+class ActivationRow(Row, table=True):
+    """The latest evaluation of a record: one a record, so that the same version is not evaluated twice."""
+
+    __tablename__ = "activation_decisions"
+
+    record_id: str = Field(primary_key=True, max_length=RECORD_ID_CHARS)
+    tenant: str = Field(max_length=NAME_CHARS)
+    user_id: str = Field(max_length=NAME_CHARS)
+    record_version: int
+    """The version that was left behind: a later one is due again."""
+    outcome: str = Field(max_length=CODE_CHARS)
+    reason: str = Field(max_length=CODE_CHARS)
+    category: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)
+    """The whole CategoryDecision."""
+    decided_at: datetime = Field(sa_type=UtcTimestamp)
+
+
+class ReviewRow(Row, table=True):
+    """One item of the review queue, in its present state. Its history is in the audit trail."""
+
+    __tablename__ = "activation_reviews"
+    __table_args__ = (
+        Index(None, "status", "opened_at"),
+        Index(None, "tenant", "user_id"),
+        Index(None, "record_id"),
+    )
+
+    review_id: str = Field(primary_key=True, max_length=CODE_CHARS)
+    tenant: str = Field(max_length=NAME_CHARS)
+    user_id: str = Field(max_length=NAME_CHARS)
+    record_id: str = Field(max_length=RECORD_ID_CHARS)
+    record_version: int
+    status: str = Field(max_length=CODE_CHARS)
+    version: int
+    proposed: str = Field(max_length=CODE_CHARS)
+    reason: str = Field(max_length=CODE_CHARS)
+    category: str | None = Field(default=None, max_length=CODE_CHARS)
+    confidence: float | None = None
+    policy: str | None = Field(default=None, max_length=NAME_CHARS)
+    policy_version: str | None = Field(default=None, max_length=NAME_CHARS)
+    evidence: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)
+    """The VerifiedEvidence the item was opened with, span included."""
+    owner: str = Field(max_length=NAME_CHARS)
+    opened_at: datetime = Field(sa_type=UtcTimestamp)
+    expires_at: datetime = Field(sa_type=UtcTimestamp)
+    reminded_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    escalated_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    resolved_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    resolved_by: str | None = Field(default=None, max_length=NAME_CHARS)
+    resolution_reason: str | None = Field(default=None, sa_type=Text)
+    decision_digest: str | None = Field(default=None, max_length=NAME_CHARS)
+    """Of the decision that resolved it: the same one sent again is answered, not refused."""
+
+
+class ReviewerRow(Row, table=True):
+    """A person who may see or decide reviews. The token itself is nowhere."""
+
+    __tablename__ = "reviewers"
+    __table_args__ = (UniqueConstraint("token_hash"),)
+
+    reviewer_id: str = Field(primary_key=True, max_length=NAME_CHARS)
+    name: str = Field(max_length=NAME_CHARS)
+    role: str = Field(max_length=CODE_CHARS)
+    tenants: list[str] | None = Field(default=None, sa_type=_JsonOrNull)
+    token_hash: str = Field(max_length=NAME_CHARS)
+    public_key: str = Field(max_length=NAME_CHARS)
+    created_at: datetime = Field(sa_type=UtcTimestamp)
+    disabled_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+
+
+class ConsoleSessionRow(Row, table=True):
+    """A reviewer signed in on the page. The cookie's value is kept as a hash."""
+
+    __tablename__ = "console_sessions"
+    __table_args__ = (Index(None, "expires_at"),)
+
+    session_hash: str = Field(primary_key=True, max_length=NAME_CHARS)
+    reviewer_id: str = Field(max_length=NAME_CHARS, foreign_key="reviewers.reviewer_id")
+    csrf_hash: str = Field(max_length=NAME_CHARS)
+    created_at: datetime = Field(sa_type=UtcTimestamp)
+    expires_at: datetime = Field(sa_type=UtcTimestamp)
+
+
+class TombstoneRow(Row, table=True):
+    """What was forgotten, by name and never by text: a row of it that arrives late is not written."""
+
+    __tablename__ = "tombstones"
+    __table_args__ = (Index(None, "tenant", "user_id", "what", "subject_id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=_Sequence)
+    tenant: str = Field(max_length=NAME_CHARS)
+    user_id: str = Field(max_length=NAME_CHARS)
+    what: str = Field(max_length=CODE_CHARS)
+    """`record`, `session`, `principal`, or `turn`."""
+    subject_id: str = Field(max_length=DERIVED_ID_CHARS)
+    """Of the record, session or turn; the user's own id for a principal."""
+    receipt_id: str = Field(max_length=CODE_CHARS)
+    forgotten_at: datetime = Field(sa_type=UtcTimestamp)
+    """What was said before this is gone; what a principal says later is kept."""
+
+
+class ForgetProbeRow(Row, table=True):
+    """Exact texts a forgetting looks for afterwards. They go with the transaction that writes its receipt."""
+
+    __tablename__ = "forget_probes"
+    __table_args__ = (Index(None, "receipt_id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=_Sequence)
+    receipt_id: str = Field(max_length=CODE_CHARS)
+    text: str = Field(sa_type=Text)
+
+
+class ForgetReceiptRow(Row, table=True):
+    """Proof of one forgetting, as one document: counts, names and dates."""
+
+    __tablename__ = "forget_receipts"
+    __table_args__ = (Index(None, "tenant", "user_id"), Index(None, "done_at"))
+
+    receipt_id: str = Field(primary_key=True, max_length=CODE_CHARS)
+    tenant: str = Field(max_length=NAME_CHARS)
+    user_id: str = Field(max_length=NAME_CHARS)
+    done_at: datetime = Field(sa_type=UtcTimestamp)
+    document: dict[str, Any] = Field(sa_type=JSON)
