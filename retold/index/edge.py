@@ -17,10 +17,12 @@ import qdrant_edge as qe
 
 from retold.contracts.record import RecordId
 from retold.contracts.turn import Principal
+from retold.index.collection import MISSING_IN_SCHEMA_1, SCHEMA, Collection, described, expect, read_description
 from retold.index.engine_thread import EngineThread
 from retold.index.filters import (
     INDEXED,
     After,
+    AnyOf,
     Condition,
     Filter,
     IndexKind,
@@ -34,12 +36,16 @@ from retold.index.filters import (
 )  # fmt: skip
 from retold.index.points import RETURNED_KEYS, HitReader, check_dimension, check_points, point_id, read_stored
 from retold.index.port import (
+    SCAN_PAGE,
     EmbedderMismatchError,
     IndexPoint,
     IndexUnavailableError,
+    ScannedPoint,
+    ScanPage,
     StoredPoint,
     UnfilterableError,
 )  # fmt: skip
+from retold.index.reading_back import ReadBack
 from retold.index.sparse import Bm25Encoder
 from retold.policy.ports import EmbedderIdentity
 from retold.retrieval.ports import DenseQuery, Eligibility, EntityQuery, Hit, IndexQuery, LexicalQuery
@@ -52,7 +58,7 @@ _NEVER_KB = 10**9
 _PAGE = 256
 
 
-class EdgeIndex:
+class EdgeIndex(ReadBack):
     """A :class:`~retold.index.port.RecordIndex` in a folder, for one process."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +75,10 @@ class EdgeIndex:
         await self._run(lambda: self._upsert(points))
 
     async def delete(self, ids: Sequence[RecordId]) -> None:
-        points: list[qe.PointId] = [point_id(id) for id in ids]
+        await self.delete_points([point_id(id) for id in ids])
+
+    async def delete_points(self, keys: Sequence[str]) -> None:
+        points: list[qe.PointId] = list(keys)
         if points:
             await self._run(lambda: self._write(qe.UpdateOperation.delete_points(points)))
 
@@ -91,6 +100,12 @@ class EdgeIndex:
         )
         stored = [read_stored(record.payload) for record in found]
         return {each.ref.id: each for each in stored if each is not None}
+
+    async def scan(self, after: str | None = None, principal: Principal | None = None) -> ScanPage:
+        owned = _translated(owned_by(principal)) if principal is not None else None
+        asked = qe.ScrollRequest(offset=after, limit=SCAN_PAGE, filter=owned, with_payload=True, with_vector=True)
+        found, following = await self._run(lambda: self._opened().scroll(asked))
+        return ScanPage(tuple(_scanned(record) for record in found), None if following is None else str(following))
 
     async def delete_principal(self, principal: Principal) -> None:
         owned = _translated(owned_by(principal))
@@ -119,22 +134,29 @@ class EdgeIndex:
                 raise EmbedderMismatchError(self._identity, embedder, str(self._folder))
             return
         data = self._folder / "shard"
-        identity_file = self._folder / _IDENTITY_FILE
         exists = data.is_dir() and any(data.iterdir())
         if exists:
-            stored = _read_identity(identity_file)
-            if stored != embedder:
-                raise EmbedderMismatchError(stored, embedder, str(self._folder))
+            stored = expect(read_folder(self._folder), embedder, str(self._folder))
             self._shard = qe.EdgeShard.load(str(data))
         else:
             # The identity comes first: a crash in between leaves an index that is merely empty.
             data.mkdir(parents=True, exist_ok=True)
-            draft = identity_file.with_suffix(".tmp")
-            draft.write_text(embedder.model_dump_json(), encoding="utf-8")
-            draft.replace(identity_file)
+            stored = described(embedder)
+            _write_description(self._folder, stored)
             self._shard = qe.EdgeShard.create(str(data), _schema(embedder.dimension))
         self._identity = embedder
+        self._upgrade(self._shard, stored)
         self._index_payload(self._shard)
+
+    def _upgrade(self, shard: qe.EdgeShard, stored: Collection) -> None:
+        """Give the points of an earlier release the keys they lack; the new number last, so that a crash repeats."""
+        if stored.schema_version == SCHEMA:
+            return
+        for key, value in MISSING_IN_SCHEMA_1.items():
+            lacking = qe.Filter(must=[qe.IsEmptyCondition(key)])
+            shard.update(qe.UpdateOperation.set_payload_by_filter(lacking, {key: value}))
+        shard.flush()
+        _write_description(self._folder, described(stored.embedder))
 
     def _index_payload(self, shard: qe.EdgeShard) -> None:
         """Also on a folder an earlier release made: it may lack the index of a newer key."""
@@ -224,9 +246,9 @@ class _Findables:
     """The conditions of each eligibility, translated once: all queries of a turn share theirs."""
 
     def __init__(self) -> None:
-        self._translated: dict[int, tuple[Eligibility, list[qe.FieldCondition]]] = {}
+        self._translated: dict[int, tuple[Eligibility, list[qe.FieldCondition | qe.Filter]]] = {}
 
-    def of(self, eligible: Eligibility) -> list[qe.FieldCondition]:
+    def of(self, eligible: Eligibility) -> list[qe.FieldCondition | qe.Filter]:
         """Kept by identity, together with its key: the same object asks for the same filter."""
         if id(eligible) not in self._translated:
             self._translated[id(eligible)] = (eligible, [_condition(each) for each in findable(eligible)])
@@ -253,7 +275,7 @@ def _translated(conditions: Filter) -> qe.Filter:
     return qe.Filter(must=[_condition(each) for each in conditions])
 
 
-def _condition(condition: Condition) -> qe.FieldCondition:
+def _condition(condition: Condition) -> qe.FieldCondition | qe.Filter:
     match condition:
         case Is(key, value):
             return qe.FieldCondition(key.value, match=qe.MatchValue(value))
@@ -263,6 +285,8 @@ def _condition(condition: Condition) -> qe.FieldCondition:
             return qe.FieldCondition(key.value, range=qe.RangeDateTime(lte=utc_text(at)))
         case After(key, at):
             return qe.FieldCondition(key.value, range=qe.RangeDateTime(gt=utc_text(at)))
+        case AnyOf(conditions):
+            return qe.Filter(should=[_condition(each) for each in conditions])
         case _:
             raise UnfilterableError(f"the embedded index cannot express {condition!r}")
 
@@ -273,11 +297,25 @@ def _hits(answer: Sequence[tuple[qe.PointId, float]], query: IndexQuery, reader:
     return reader.hits(answer, query.eligible.principal)
 
 
-def _read_identity(file: Path) -> EmbedderIdentity | None:
+def _scanned(record: qe.Record) -> ScannedPoint:
+    vectors = record.vector if isinstance(record.vector, dict) else {}
+    lexical = vectors.get(_LEXICAL)
+    terms = frozenset(lexical.indices) if isinstance(lexical, qe.SparseVector) else None
+    return ScannedPoint(str(record.id), dict(record.payload or {}), _DENSE in vectors, terms)
+
+
+def read_folder(folder: Path) -> Collection | None:
+    """What the index in this folder says about itself; None if it does not."""
     try:
-        return EmbedderIdentity.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        return read_description(json.loads((folder / _IDENTITY_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
+
+
+def _write_description(folder: Path, collection: Collection) -> None:
+    draft = folder / f"{_IDENTITY_FILE}.tmp"
+    draft.write_text(collection.model_dump_json(), encoding="utf-8")
+    draft.replace(folder / _IDENTITY_FILE)
 
 
 def _typed(call: Callable[[], T], folder: Path) -> T:

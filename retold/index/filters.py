@@ -35,6 +35,8 @@ class Key(StrEnum):
     SUPERSEDED = "superseded"
     VALID_FROM = "valid_from"
     VALID_UNTIL = "valid_until"
+    SUSPENDED_FROM = "suspended_from"
+    SUSPENDED_UNTIL = "suspended_until"
     NAMES = "names"
     RECORD_ID = "record_id"
     VERSION = "version"
@@ -60,6 +62,8 @@ INDEXED: Mapping[Key, IndexKind] = {
     Key.SUPERSEDED: IndexKind.KEYWORD,
     Key.VALID_FROM: IndexKind.TIME,
     Key.VALID_UNTIL: IndexKind.TIME,
+    Key.SUSPENDED_FROM: IndexKind.TIME,
+    Key.SUSPENDED_UNTIL: IndexKind.TIME,
     Key.NAMES: IndexKind.KEYWORD,
 }
 
@@ -96,7 +100,14 @@ class After:
     at: datetime
 
 
-Condition = Is | IsOneOf | NotAfter | After
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one of these holds."""
+
+    conditions: tuple[After | NotAfter, ...]
+
+
+Condition = Is | IsOneOf | NotAfter | After | AnyOf
 Filter = tuple[Condition, ...]
 """All of the conditions hold."""
 
@@ -114,7 +125,8 @@ def owned_by(principal: Principal) -> Filter:
 
 
 def findable(eligible: Eligibility) -> Filter:
-    """What a search may find: this principal's, in these scopes, active, undisputed, conditional, and valid at `at`.
+    """What a search may find: this principal's, in these scopes, active, undisputed, conditional, and valid and not
+    suspended at `at`.
 
     Raises:
         UnfilterableError: a blank name, no scope, or a time without a zone.
@@ -132,6 +144,7 @@ def findable(eligible: Eligibility) -> Filter:
         Is(Key.SUPERSEDED, NO),
         NotAfter(Key.VALID_FROM, eligible.at),
         After(Key.VALID_UNTIL, eligible.at),
+        AnyOf((After(Key.SUSPENDED_FROM, eligible.at), NotAfter(Key.SUSPENDED_UNTIL, eligible.at))),
     )
 
 

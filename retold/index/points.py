@@ -58,6 +58,7 @@ def point(record: MemoryRecord, vector: NDArray[np.float32]) -> IndexPoint:
             Key.SUPERSEDED: YES if record.superseded_by is not None else NO,
             Key.VALID_FROM: utc_text(record.valid_from or UNBOUNDED_FROM),
             Key.VALID_UNTIL: utc_text(record.valid_until or UNBOUNDED_UNTIL),
+            **_suspension(record),
             Key.NAMES: list(dict.fromkeys(fold(name) for name in carried)),
             Key.RECORD_ID: record.id,
             Key.VERSION: record.version,
@@ -67,6 +68,22 @@ def point(record: MemoryRecord, vector: NDArray[np.float32]) -> IndexPoint:
             Key.SKETCH: base64.b64encode(sketch(vector)).decode(),
         },
     )
+
+
+NEVER_SUSPENDED: Mapping[str, str] = {
+    Key.SUSPENDED_FROM: utc_text(UNBOUNDED_UNTIL),
+    Key.SUSPENDED_UNTIL: utc_text(UNBOUNDED_FROM),
+}
+"""The suspension of a record that no temporary statement holds instead of: a span that no time lies in."""
+
+
+def _suspension(record: MemoryRecord) -> Mapping[str, str]:
+    if record.suspended_by is None:
+        return NEVER_SUSPENDED
+    return {
+        Key.SUSPENDED_FROM: utc_text(record.suspended_from or UNBOUNDED_FROM),
+        Key.SUSPENDED_UNTIL: utc_text(record.suspended_until or UNBOUNDED_UNTIL),
+    }
 
 
 def check_points(points: Sequence[IndexPoint], dimension: int) -> None:

@@ -41,7 +41,8 @@ class EmbedderMismatchError(Exception):
         self.used = used
         super().__init__(
             f"index {where} was built with {_named(stored)}, but the embedder in use is {_named(used)}: "
-            "configure the embedder the index was built with, or rebuild the index from the store"
+            "configure the embedder the index was built with (RETOLD_EMBEDDER__...), name the new one as the next "
+            "(RETOLD_NEXT_EMBEDDER__...), and run `retold rebuild-index`: answers keep coming meanwhile"
         )
 
 
@@ -61,6 +62,30 @@ class StoredPoint:
 
     ref: RecordRef
     payload: Mapping[str, PayloadValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPoint:
+    """One point as the engine has it, whether or not it can be read as a record's."""
+
+    key: str
+    """The engine's own id of the point."""
+    payload: Mapping[str, object]
+    has_dense: bool
+    terms: frozenset[int] | None
+    """The ids of the words it is found by; None if it has no lexical vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPage:
+    """Points in the order of their keys, and where to go on; `after` is None on the last page."""
+
+    points: tuple[ScannedPoint, ...]
+    after: str | None
+
+
+SCAN_PAGE = 128
+"""Points of one page, vectors included: half a megabyte on the wire at 384 dimensions."""
 
 
 class RecordIndex(Protocol):
@@ -96,6 +121,26 @@ class RecordIndex(Protocol):
 
     async def fetch(self, ids: Sequence[RecordId]) -> dict[RecordId, StoredPoint]:
         """What is indexed under these ids. Ids that are not indexed are left out."""
+
+    async def scan(self, after: str | None = None, principal: Principal | None = None) -> ScanPage:
+        """The next :data:`SCAN_PAGE` points, of one principal or of all, in the order of their keys.
+
+        Args:
+            after: the last page's `after`; None begins at the beginning.
+        """
+
+    async def points_of(self, principal: Principal) -> list[StoredPoint]:
+        """Everything that is indexed of a principal, whatever its state, for reading back."""
+
+    async def find_texts(self, principal: Principal, texts: Sequence[str]) -> dict[str, list[RecordId]]:
+        """By text, the principal's points, whatever their state, that carry every word of it or that name it.
+
+        Made for reading back what was forgotten: it looks at every point and asks no ranking. A text that nothing
+        carries is left out.
+        """
+
+    async def delete_points(self, keys: Sequence[str]) -> None:
+        """Remove points by the engine's own ids, durable when this returns: for those that name no record."""
 
     async def delete_principal(self, principal: Principal) -> None:
         """Remove everything of one principal, durable and read back when this returns."""

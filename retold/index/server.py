@@ -11,17 +11,18 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
-from pydantic import ValidationError
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from retold.contracts.record import RecordId
 from retold.contracts.turn import Principal
+from retold.index.collection import MISSING_IN_SCHEMA_1, SCHEMA, Collection, described, expect, read_description
 from retold.index.engine_thread import EngineThread
 from retold.index.filters import (
     INDEXED,
     After,
+    AnyOf,
     Condition,
     Filter,
     IndexKind,
@@ -34,13 +35,16 @@ from retold.index.filters import (
 )  # fmt: skip
 from retold.index.points import RETURNED_KEYS, check_dimension, check_points, point_id, read_hit, read_stored
 from retold.index.port import (
+    SCAN_PAGE,
     DimensionMismatchError,
-    EmbedderMismatchError,
     IndexPoint,
     IndexUnavailableError,
+    ScannedPoint,
+    ScanPage,
     StoredPoint,
     UnfilterableError,
 )  # fmt: skip
+from retold.index.reading_back import ReadBack
 from retold.index.sparse import Bm25Encoder
 from retold.policy.ports import EmbedderIdentity
 from retold.retrieval.ports import DenseQuery, EntityQuery, Hit, IndexQuery, LexicalQuery
@@ -48,16 +52,16 @@ from retold.retrieval.ports import DenseQuery, EntityQuery, Hit, IndexQuery, Lex
 T = TypeVar("T")
 
 _DENSE, _LEXICAL = "dense", "lexical"
-_IDENTITY = "embedder"
 # A body that is no JSON leaves the client as a bare ValueError.
 _CLIENT_ERRORS = (ApiException, QdrantException, ValueError)
 
 MAX_BATCH_POINTS = 128
+UPGRADE_PAGE = 1_000
 MAX_BATCH_BYTES = 4_000_000
 """Servers refuse bodies over 32 MB, and slow links time out long before that."""
 
 
-class ServerIndex:
+class ServerIndex(ReadBack):
     """A :class:`~retold.index.port.RecordIndex` in one collection of a Qdrant server.
 
     Build it inside the event loop that uses it.
@@ -93,10 +97,9 @@ class ServerIndex:
         if not await self._ask(lambda: self._client.collection_exists(self._collection)):
             await self._create(embedder)
         info = await self._ask(lambda: self._client.get_collection(self._collection))
-        stored = _stored_identity(info)
-        if stored != embedder:
-            raise EmbedderMismatchError(stored, embedder, f"collection {self._collection}")
-        _check_schema(info, embedder, self._collection)
+        stored = expect(read_description(info.config.metadata or {}), embedder, f"collection {self._collection}")
+        _check_vectors(info, embedder, self._collection)
+        await self._upgrade(stored)
         for key, kind in INDEXED.items():
             if key.value not in info.payload_schema:
                 await self._write(
@@ -105,6 +108,35 @@ class ServerIndex:
                     )
                 )
         self._identity = embedder
+
+    async def _upgrade(self, stored: Collection) -> None:
+        """Give the points of an earlier release the keys they lack; the new number last, so that a crash repeats.
+
+        In pages, and only where a key is missing: other workers may be doing the same, and writing meanwhile.
+        """
+        if stored.schema_version == SCHEMA:
+            return
+        for key, value in MISSING_IN_SCHEMA_1.items():
+            lacking = models.Filter(must=[models.IsEmptyCondition(is_empty=models.PayloadField(key=key))])
+            while points := await self._lacking(lacking):
+                await self._write(
+                    lambda key=key, value=value, points=points: self._client.set_payload(  # type: ignore[misc]
+                        self._collection, payload={key: value}, points=points, wait=True
+                    )
+                )
+        await self._write(
+            lambda: self._client.update_collection(
+                self._collection, metadata=described(stored.embedder).model_dump(mode="json")
+            )
+        )
+
+    async def _lacking(self, lacking: models.Filter) -> list[models.ExtendedPointId]:
+        found, _ = await self._ask(
+            lambda: self._client.scroll(
+                self._collection, scroll_filter=lacking, limit=UPGRADE_PAGE, with_payload=False, with_vectors=False
+            )
+        )
+        return [record.id for record in found]
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:
         check_points(points, self._dimension())
@@ -115,8 +147,11 @@ class ServerIndex:
             )
 
     async def delete(self, ids: Sequence[RecordId]) -> None:
-        for start in range(0, len(ids), MAX_BATCH_POINTS):
-            gone: list[models.ExtendedPointId] = [point_id(id) for id in ids[start : start + MAX_BATCH_POINTS]]
+        await self.delete_points([point_id(id) for id in ids])
+
+    async def delete_points(self, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), MAX_BATCH_POINTS):
+            gone: list[models.ExtendedPointId] = list(keys[start : start + MAX_BATCH_POINTS])
             await self._write(
                 lambda gone=gone: self._client.delete(  # type: ignore[misc]
                     self._collection, points_selector=models.PointIdsList(points=gone), wait=True
@@ -155,6 +190,20 @@ class ServerIndex:
             found.update((each.ref.id, each) for each in stored if each is not None)
         return found
 
+    async def scan(self, after: str | None = None, principal: Principal | None = None) -> ScanPage:
+        owned = _translated(owned_by(principal)) if principal is not None else None
+        found, following = await self._ask(
+            lambda: self._client.scroll(
+                self._collection,
+                scroll_filter=owned,
+                offset=after,
+                limit=SCAN_PAGE,
+                with_payload=True,
+                with_vectors=True,
+            )
+        )
+        return ScanPage(tuple(_scanned(record) for record in found), None if following is None else str(following))
+
     async def delete_principal(self, principal: Principal) -> None:
         selector = models.FilterSelector(filter=_translated(owned_by(principal)))
         await self._write(lambda: self._client.delete(self._collection, points_selector=selector, wait=True))
@@ -179,7 +228,7 @@ class ServerIndex:
                     _DENSE: models.VectorParams(size=embedder.dimension, distance=models.Distance.COSINE)
                 },
                 sparse_vectors_config={_LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-                metadata={_IDENTITY: embedder.model_dump(mode="json")},
+                metadata=described(embedder).model_dump(mode="json"),
             )  # fmt: skip
         except UnexpectedResponse as error:
             # Another worker was faster. Whose collection it is now is checked like any other's.
@@ -264,7 +313,7 @@ def _translated(conditions: Filter) -> models.Filter:
     return models.Filter(must=[_condition(each) for each in conditions])
 
 
-def _condition(condition: Condition) -> models.FieldCondition:
+def _condition(condition: Condition) -> models.FieldCondition | models.Filter:
     match condition:
         case Is(key, value):
             return models.FieldCondition(key=key.value, match=models.MatchValue(value=value))
@@ -274,6 +323,8 @@ def _condition(condition: Condition) -> models.FieldCondition:
             return models.FieldCondition(key=key.value, range=models.DatetimeRange(lte=at))
         case After(key, at):
             return models.FieldCondition(key=key.value, range=models.DatetimeRange(gt=at))
+        case AnyOf(conditions):
+            return models.Filter(should=[_condition(each) for each in conditions])
         case _:
             raise UnfilterableError(f"the server index cannot express {condition!r}")
 
@@ -298,14 +349,14 @@ def _batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.Point
         yield batch
 
 
-def _stored_identity(info: models.CollectionInfo) -> EmbedderIdentity | None:
-    try:
-        return EmbedderIdentity.model_validate((info.config.metadata or {}).get(_IDENTITY))
-    except ValidationError:
-        return None
+def _scanned(record: models.Record) -> ScannedPoint:
+    vectors = record.vector if isinstance(record.vector, dict) else {}
+    lexical = vectors.get(_LEXICAL)
+    terms = frozenset(lexical.indices) if isinstance(lexical, models.SparseVector) else None
+    return ScannedPoint(str(record.id), dict(record.payload or {}), _DENSE in vectors, terms)
 
 
-def _check_schema(info: models.CollectionInfo, embedder: EmbedderIdentity, collection: str) -> None:
+def _check_vectors(info: models.CollectionInfo, embedder: EmbedderIdentity, collection: str) -> None:
     """A collection that says it is ours may still have been made by hand, without one of the vectors."""
     vectors = info.config.params.vectors
     dense = vectors.get(_DENSE) if isinstance(vectors, dict) else None

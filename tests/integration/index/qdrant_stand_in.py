@@ -108,6 +108,28 @@ def _retrieve(engine: QdrantClient, name: str, body: Json) -> object:
     return engine.retrieve(name, ids=body["ids"], with_payload=True)
 
 
+def _scroll(engine: QdrantClient, name: str, body: Json) -> object:
+    asked = models.ScrollRequest.model_validate(body)
+    found, following = engine.scroll(
+        name,
+        scroll_filter=asked.filter,
+        offset=asked.offset,
+        limit=asked.limit or 10,
+        with_payload=asked.with_payload or False,
+        with_vectors=asked.with_vector or False,
+    )
+    return {"points": _plain(found), "next_page_offset": following}
+
+
+def _set_payload(engine: QdrantClient, name: str, body: Json) -> object:
+    return engine.set_payload(name, payload=body["payload"], points=body["points"])
+
+
+def _change_aliases(engine: QdrantClient, name: str, body: Json) -> object:
+    changes = models.ChangeAliasesOperation.model_validate(body).actions
+    return engine.update_collection_aliases(changes)
+
+
 _ANSWERS: dict[str, Callable[[QdrantClient, str, Json], object]] = {
     "exists": lambda engine, name, _: {"exists": engine.collection_exists(name)},
     "create": _create,
@@ -118,17 +140,31 @@ _ANSWERS: dict[str, Callable[[QdrantClient, str, Json], object]] = {
     "query": _query,
     "count": _count,
     "retrieve": _retrieve,
+    "scroll": _scroll,
+    "set payload": _set_payload,
+    "describe": lambda engine, name, body: engine.update_collection(name, metadata=body["metadata"]),
+    "drop": lambda engine, name, _: engine.delete_collection(name),
+    "collections": lambda engine, *_: engine.get_collections(),
+    "aliases": lambda engine, *_: engine.get_aliases(),
+    "change aliases": _change_aliases,
 }
 
 _ROUTES: list[tuple[str, str, str]] = [
     ("GET", r"/collections/([^/]+)/exists", "exists"),
+    ("GET", r"/()collections", "collections"),
+    ("GET", r"/()aliases", "aliases"),
+    ("POST", r"/collections/()aliases", "change aliases"),
     ("GET", r"/collections/([^/]+)", "info"),
+    ("PATCH", r"/collections/([^/]+)", "describe"),
+    ("DELETE", r"/collections/([^/]+)", "drop"),
     ("PUT", r"/collections/([^/]+)", "create"),
     ("PUT", r"/collections/([^/]+)/index", "index"),
     ("PUT", r"/collections/([^/]+)/points", "upsert"),
     ("POST", r"/collections/([^/]+)/points/delete", "delete"),
     ("POST", r"/collections/([^/]+)/points/query/batch", "query"),
     ("POST", r"/collections/([^/]+)/points/count", "count"),
+    ("POST", r"/collections/([^/]+)/points/scroll", "scroll"),
+    ("POST", r"/collections/([^/]+)/points/payload", "set payload"),
     ("POST", r"/collections/([^/]+)/points", "retrieve"),
 ]
 
@@ -144,6 +180,12 @@ def _handler(stand_in: QdrantStandIn) -> type[BaseHTTPRequestHandler]:
             self._serve()
 
         def do_POST(self) -> None:
+            self._serve()
+
+        def do_PATCH(self) -> None:
+            self._serve()
+
+        def do_DELETE(self) -> None:
             self._serve()
 
         def log_message(self, format: str, *args: object) -> None:

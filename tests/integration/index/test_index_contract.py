@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 
 from retold.contracts.record import Activation, RecordStatus
 from retold.contracts.turn import Principal
-from retold.index.points import passage, point
+from retold.index.points import passage, point, point_id
 from retold.index.port import (
+    SCAN_PAGE,
     DimensionMismatchError,
     EmbedderMismatchError,
     RecordIndex,
     UnfilterableError,
     UnindexableError,
 )  # fmt: skip
+from retold.index.reading_back import every_point
 from retold.models.embedding.hashing import HashingEmbedder
 from retold.retrieval.ports import DenseQuery, Hit, LexicalQuery
 from tests.integration.index.records import ANN, NOW, all_generators, eligible, ids, put, record
@@ -117,6 +119,56 @@ async def test_a_record_is_found_only_inside_its_time(index: RecordIndex, embedd
     assert not await found(datetime.fromisoformat("2026-06-02T14:00:00+14:00"))
 
 
+async def test_a_suspended_record_is_found_before_and_after(index: RecordIndex, embedder: HashingEmbedder) -> None:
+    tick = timedelta(microseconds=1)
+    until = datetime(2026, 6, 2, tzinfo=UTC)
+    standing = record(TEA, suspended_by="rec-holiday", suspended_from=NOW, suspended_until=until)
+    for_good = record(TEA, suspended_by="rec-holiday", suspended_from=until)
+    await put(index, embedder, standing, for_good)
+
+    async def found(at: datetime) -> set[str]:
+        dense, lexical, _ = await search_all(index, embedder, TEA, at=at)
+        assert set(ids(dense)) == set(ids(lexical)) == {r.id for r in (standing, for_good) if r.is_current(at)}
+        return set(ids(dense))
+
+    assert await found(NOW - tick) == {standing.id, for_good.id}
+    assert await found(NOW) == {for_good.id}
+    assert await found(datetime.fromisoformat("2026-06-02T13:59:59.999999+14:00")) == {for_good.id}
+    assert await found(until) == {standing.id}
+    assert await found(datetime.fromisoformat("2026-06-02T14:00:00+14:00")) == {standing.id}
+
+
+async def test_every_point_is_scanned_once_with_what_it_holds(index: RecordIndex, embedder: HashingEmbedder) -> None:
+    bob = Principal(tenant="acme", user="bob")
+    stored = [record(f"Fact number {n}", bob if n % 3 == 0 else ANN) for n in range(2 * SCAN_PAGE + 1)]
+    await put(index, embedder, *stored)
+
+    scanned = [each async for each in every_point(index)]
+    assert sorted(each.key for each in scanned) == sorted(point_id(each.id) for each in stored)
+    assert all(each.has_dense and each.terms and each.payload["subject"] == "user" for each in scanned)
+    bobs = {each.id for each in stored if each.user == "bob"}
+    assert {each.ref.id for each in await index.points_of(bob)} == bobs
+
+    await index.delete_points([point_id(id) for id in bobs] + [point_id("never-stored")])
+    assert await index.points_of(bob) == []
+    assert await index.count() == len(stored) - len(bobs)
+
+
+async def test_forgotten_texts_can_be_read_back_whatever_their_state(
+    index: RecordIndex, embedder: HashingEmbedder
+) -> None:
+    tea, dead = record(TEA), record("Ann once lived in Ghent", status=RecordStatus.REJECTED)
+    named = record("She moved", entities=("Villa Horizon",))
+    other = record(TEA, Principal(tenant="acme", user="bob"))
+    await put(index, embedder, tea, dead, named, other)
+
+    texts = [TEA, "Ann once lived in Ghent", "villa horizon", "Ann drinks coffee", "東京"]
+    found = await index.find_texts(ANN, texts)
+    assert found == {TEA: [tea.id], "Ann once lived in Ghent": [dead.id], "villa horizon": [named.id]}
+    await index.delete([tea.id, dead.id, named.id])
+    assert await index.find_texts(ANN, texts) == {}
+
+
 @pytest.mark.parametrize(
     "state",
     [
@@ -126,6 +178,7 @@ async def test_a_record_is_found_only_inside_its_time(index: RecordIndex, embedd
         {"status": RecordStatus.SUPERSEDED},
         {"superseded_by": "rec-later"},
         {"conflicting": True},
+        {"suspended_by": "rec-holiday"},
         {"scope": "work"},
     ],
     ids=lambda state: "-".join(f"{key}={value}" for key, value in state.items()),
