@@ -126,6 +126,31 @@ class OutboxRow(Row, table=True):
     seq: int | None = Field(default=None, primary_key=True, sa_type=_Sequence)
     record_id: str = Field(max_length=RECORD_ID_CHARS, index=True)
     at: datetime = Field(sa_type=UtcTimestamp)
+    attempts: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """How often the index could not take this one while it took others."""
+    not_before: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    """Set aside until then, so that nothing waits behind it; the error's type says why, never a text."""
+    error: str | None = Field(default=None, max_length=CODE_CHARS)
+
+
+class IndexLeaseRow(Row, table=True):
+    """Which worker may write to an index that several can reach. Held for seconds, taken over when it runs out."""
+
+    __tablename__ = "index_leases"
+
+    name: str = Field(primary_key=True, max_length=CODE_CHARS)
+    holder: str = Field(max_length=NAME_CHARS)
+    until: datetime = Field(sa_type=UtcTimestamp)
+
+
+class IndexReaderRow(Row, table=True):
+    """Which generation of the index a worker answers from, and when it last said so: the others may be dropped."""
+
+    __tablename__ = "index_readers"
+
+    worker: str = Field(primary_key=True, max_length=NAME_CHARS)
+    generation: str = Field(max_length=NAME_CHARS)
+    seen_at: datetime = Field(sa_type=UtcTimestamp)
 
 
 class SessionRow(Row, table=True):

@@ -27,6 +27,23 @@ def upgrade() -> None:
         "ix_records_tenant_user_id_subject_attribute", "records", ["tenant", "user_id", "subject", "attribute"]
     )
     op.add_column("sessions", sa.Column("extracted_until", TIME, nullable=True))
+    op.add_column("index_outbox", sa.Column("attempts", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("index_outbox", sa.Column("not_before", TIME, nullable=True))
+    op.add_column("index_outbox", sa.Column("error", CODE, nullable=True))
+    op.create_table(
+        "index_leases",
+        sa.Column("name", CODE, nullable=False),
+        sa.Column("holder", NAME, nullable=False),
+        sa.Column("until", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_index_leases"),
+    )
+    op.create_table(
+        "index_readers",
+        sa.Column("worker", NAME, nullable=False),
+        sa.Column("generation", NAME, nullable=False),
+        sa.Column("seen_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("worker", name="pk_index_readers"),
+    )
     op.create_table(
         "activation_evidence",
         sa.Column("record_id", CODE, nullable=False),
@@ -158,6 +175,10 @@ def downgrade() -> None:
     op.drop_table("activation_reviews")
     op.drop_table("activation_decisions")
     op.drop_table("activation_evidence")
+    op.drop_table("index_readers")
+    op.drop_table("index_leases")
+    for column in ("error", "not_before", "attempts"):
+        op.drop_column("index_outbox", column)
     op.drop_column("sessions", "extracted_until")
     op.drop_index("ix_records_tenant_user_id_subject_attribute", "records")
     for column in ("suspended_until", "suspended_from", "suspended_by", "conflicts_with"):
