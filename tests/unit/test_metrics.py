@@ -103,7 +103,7 @@ def _points(reader: InMemoryMetricReader, name: str) -> list[tuple[dict[str, Any
     if data is None:
         return []
     return [
-        (dict(point.attributes or {}), float(getattr(point, "value", None) or getattr(point, "count", 0)))
+        (dict(point.attributes or {}), point.count if hasattr(point, "count") else point.value)
         for resource in data.resource_metrics
         for scope in resource.scope_metrics
         for metric in scope.metrics
