@@ -376,15 +376,15 @@ class ReviewerRow(Row, table=True):
 
 
 class ConsoleSessionRow(Row, table=True):
-    """A reviewer signed in on the page. The cookie's value is kept as a hash."""
+    """A reviewer signed in on the page. The cookie's value is kept as a hash, and nothing that could sign for them."""
 
     __tablename__ = "console_sessions"
     __table_args__ = (Index(None, "expires_at"),)
 
     session_hash: str = Field(primary_key=True, max_length=NAME_CHARS)
     reviewer_id: str = Field(max_length=NAME_CHARS, foreign_key="reviewers.reviewer_id")
-    csrf_hash: str = Field(max_length=NAME_CHARS)
     created_at: datetime = Field(sa_type=UtcTimestamp)
+    last_seen_at: datetime = Field(sa_type=UtcTimestamp)
     expires_at: datetime = Field(sa_type=UtcTimestamp)
 
 
