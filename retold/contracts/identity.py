@@ -7,10 +7,12 @@ import json
 import uuid
 from urllib.parse import quote
 
+from retold.contracts.record import RecordRef
 from retold.contracts.turn import Principal, TurnRequest
 
 _MAX_READABLE = 700
 _SAID = {"principal", "session_id", "turn_id", "text", "public_context"}
+_REVIEWS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:review")
 _DECISIONS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:retold:decision")
 
 
@@ -36,6 +38,15 @@ def turn_ref(principal: Principal, session_id: str, turn_id: str, role: str) -> 
 def decision_id(workflow_id: str) -> str:
     """The decision's id: derived from the turn's workflow id, so that every attempt writes the same row."""
     return str(uuid.uuid5(_DECISIONS, workflow_id))
+
+
+def review_id(record: RecordRef) -> str:
+    """The review of one version of one record: whoever asks for it, however often, there is one."""
+    return str(uuid.uuid5(_REVIEWS, f"{record.version}/{record.id}"))
+
+
+def review_workflow_id(review_id: str) -> str:
+    return _injective_id("review", review_id)
 
 
 def request_digest(request: TurnRequest) -> str:

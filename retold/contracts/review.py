@@ -41,6 +41,9 @@ class ReviewStatus(StrEnum):
 OPEN_REVIEW_STATUSES = (ReviewStatus.DEFERRED, ReviewStatus.OPEN)
 
 
+ENDED_REVIEW_STATUSES = tuple(status for status in ReviewStatus if status not in OPEN_REVIEW_STATUSES)
+
+
 class ReviewerRole(StrEnum):
     """A viewer sees the queue and decides nothing."""
 
@@ -71,13 +74,16 @@ class Review(Contract):
     """The record in the version that is under review; another version withdraws the item."""
     status: ReviewStatus
     version: Annotated[int, Field(ge=1)]
-    """Grows with every change of the item; a decision names the version the reviewer saw."""
+    """Grows when the item comes into the queue and when it ends; a decision names the version the reviewer saw. A
+    reminder changes nothing somebody decides about."""
     proposed: ActivationOutcome
     reason: ActivationReason
     category: ActivationCategory | None = None
     confidence: float | None = None
     policy: Name | None = None
     policy_version: Name | None = None
+    language: Name | None = None
+    """Of the user's words: a code, where one is known."""
     evidence: VerifiedEvidence | None = None
     owner: Name
     """Who answers for the backlog."""
@@ -88,6 +94,40 @@ class Review(Contract):
     resolved_at: UtcTime | None = None
     resolved_by: Name | None = None
     resolution_reason: str | None = None
+
+
+class UnreadableReview(Contract):
+    """A row this version cannot read. It is listed and counted like every other, and may be kept or rejected."""
+
+    review_id: str
+    tenant: str
+    status: str
+    opened_at: UtcTime
+    version: int
+    problem: str
+    """Which fields, and why. Never their content."""
+
+
+class ReviewFilter(Contract):
+    """Which items, of how many; what is None does not narrow."""
+
+    statuses: tuple[ReviewStatus, ...] | None = (ReviewStatus.OPEN,)
+    tenants: tuple[Name, ...] | None = None
+    """A reviewer's own tenants, or one of them."""
+    reason: ActivationReason | None = None
+    language: Name | None = None
+    opened_before: UtcTime | None = None
+    """Exclusive: what is older than this."""
+    newest_first: bool = False
+    limit: Annotated[int, Field(ge=1, le=200)] = 20
+
+
+class ReviewPage(Contract):
+    items: tuple[Review | UnreadableReview, ...]
+    total: int
+    """Of the whole filter, not of this page."""
+    next_cursor: str | None = None
+    """Give it to the next call; None: this is the last page."""
 
 
 class ReviewItem(Contract):
@@ -119,7 +159,10 @@ class ReviewDecision(Contract):
     """
 
     review_id: Name
-    resolution: Resolution
+    resolution: Annotated[Resolution | Annotated[str, Field(max_length=64)], Field(union_mode="left_to_right")]
+    """A word nobody knows is carried along, so that its refusal is audited too."""
+    category: ActivationCategory | None = None
+    """For a promotion where no policy named a category; it cannot widen the list of promotable ones."""
     expected_version: Annotated[int, Field(ge=1)]
     reason: Annotated[str, Field(max_length=REVIEW_REASON_MAX_CHARS)] = ""
     reviewer_id: Name
@@ -144,6 +187,9 @@ class RefusedDecision(StrEnum):
     NOT_A_REVIEWER = "NotAReviewer"
     UNKNOWN_RESOLUTION = "UnknownResolution"
     WITHDRAWN = "Withdrawn"
+    NOT_OPEN_YET = "NotOpenYet"
+    """Deferred: the backlog is full. Too early to decide."""
+    UNKNOWN_REVIEW = "UnknownReview"
     NOT_ELIGIBLE = "NotEligible"
     """The record may not be promoted any more: evidence, category or eligibility fell away since it was proposed."""
 
@@ -158,7 +204,57 @@ class ReviewInput(Contract):
     opened_at: UtcTime
     remind_after_s: Annotated[int, Field(ge=1)]
     escalate_after_s: Annotated[int, Field(ge=1)]
+    look_every_s: Annotated[int, Field(ge=1)] = 6 * 3600
+    """How often the item is compared with the store even if nobody says anything."""
     expires_at: UtcTime
+
+
+class ReviewStep(StrEnum):
+    """What an item's clock asks for. Each is done once, whoever asks and however often."""
+
+    LOOK = "look"
+    """Is it still open, and is its record still what it was?"""
+    REMIND = "remind"
+    ESCALATE = "escalate"
+    EXPIRE = "expire"
+
+
+class ReviewStepInput(Contract):
+    review_id: Name
+    step: ReviewStep
+
+
+class ReviewState(Contract):
+    """Where an item stands: the answer to the query `state`, and what each step leaves behind."""
+
+    review_id: Name
+    status: ReviewStatus
+    version: Annotated[int, Field(ge=1)]
+    owner: Name
+    expires_at: UtcTime
+    reminded: bool = False
+    escalated: bool = False
+    resolved_by: Name | None = None
+    resolved_at: UtcTime | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED_REVIEW_STATUSES
+
+
+class SentDecision(Contract):
+    """A decision on its way to the store, or what was sent in place of one."""
+
+    review_id: Name
+    """The item it was sent to; the decision itself names the item it was signed for."""
+    decision: ReviewDecision | None
+    """None: what was sent is no decision."""
+    sent_as: Name
+    """One sending, however often its handling is repeated."""
+    via: Name
+    """`resolve`, the name of a signal, or `operation`."""
+    problem: Annotated[str, Field(max_length=300)] = ""
+    """Why there is no decision."""
 
 
 class ReviewOutcome(Contract):
@@ -167,8 +263,15 @@ class ReviewOutcome(Contract):
     review_id: Name
     status: ReviewStatus
     record: RecordRef
+    """The record as the end left it."""
     resolved_by: Name | None = None
     resolved_at: UtcTime
+
+
+class ReviewIds(Contract):
+    """Items whose workflows are due to start."""
+
+    review_ids: Annotated[tuple[Name, ...], Field(max_length=200)]
 
 
 class BacklogState(Contract):
@@ -177,6 +280,24 @@ class BacklogState(Contract):
     bound: int
     oldest_opened_at: UtcTime | None = None
     owner: Name
+
+    @property
+    def full(self) -> bool:
+        return self.open >= self.bound
+
+
+class ReviewStats(Contract):
+    """What reviewers did since a time, and what waits for them now."""
+
+    since: UtcTime
+    backlog: BacklogState
+    by_status: dict[str, int]
+    """Items opened since then, by what has become of them."""
+    by_reason: dict[str, int]
+    by_reviewer: dict[str, int]
+    median_wait_s: float | None = None
+    """From opening to a person's resolution."""
+    p95_wait_s: float | None = None
 
 
 ReviewItem.model_rebuild()

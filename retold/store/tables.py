@@ -330,6 +330,7 @@ class ReviewRow(Row, table=True):
         Index(None, "status", "opened_at"),
         Index(None, "tenant", "user_id"),
         Index(None, "record_id"),
+        Index(None, "workflow_state", "status"),
     )
 
     review_id: str = Field(primary_key=True, max_length=CODE_CHARS)
@@ -347,6 +348,7 @@ class ReviewRow(Row, table=True):
     policy_version: str | None = Field(default=None, max_length=NAME_CHARS)
     evidence: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)
     """The VerifiedEvidence the item was opened with, span included."""
+    language: str | None = Field(default=None, max_length=CODE_CHARS)
     owner: str = Field(max_length=NAME_CHARS)
     opened_at: datetime = Field(sa_type=UtcTimestamp)
     expires_at: datetime = Field(sa_type=UtcTimestamp)
@@ -357,6 +359,8 @@ class ReviewRow(Row, table=True):
     resolution_reason: str | None = Field(default=None, sa_type=Text)
     decision_digest: str | None = Field(default=None, max_length=NAME_CHARS)
     """Of the decision that resolved it: the same one sent again is answered, not refused."""
+    workflow_state: str | None = Field(default=None, max_length=CODE_CHARS)
+    """NULL: its workflow is yet to be started; `running`; `told` that the item has ended."""
 
 
 class ReviewerRow(Row, table=True):

@@ -91,6 +91,7 @@ def upgrade() -> None:
         sa.Column("policy", NAME, nullable=True),
         sa.Column("policy_version", NAME, nullable=True),
         sa.Column("evidence", sa.JSON(), nullable=True),
+        sa.Column("language", CODE, nullable=True),
         sa.Column("owner", NAME, nullable=False),
         sa.Column("opened_at", TIME, nullable=False),
         sa.Column("expires_at", TIME, nullable=False),
@@ -100,11 +101,13 @@ def upgrade() -> None:
         sa.Column("resolved_by", NAME, nullable=True),
         sa.Column("resolution_reason", sa.Text(), nullable=True),
         sa.Column("decision_digest", NAME, nullable=True),
+        sa.Column("workflow_state", CODE, nullable=True),
         sa.PrimaryKeyConstraint("review_id", name="pk_activation_reviews"),
     )
     op.create_index("ix_activation_reviews_record_id", "activation_reviews", ["record_id"])
     op.create_index("ix_activation_reviews_status_opened_at", "activation_reviews", ["status", "opened_at"])
     op.create_index("ix_activation_reviews_tenant_user_id", "activation_reviews", ["tenant", "user_id"])
+    op.create_index("ix_activation_reviews_workflow_state_status", "activation_reviews", ["workflow_state", "status"])
     op.create_table(
         "reviewers",
         sa.Column("reviewer_id", NAME, nullable=False),
