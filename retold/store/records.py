@@ -110,6 +110,12 @@ def records_by_id(session: Session, ids: Collection[RecordId]) -> Mapping[Record
     return {record.id: record for record in _read(session, _RECORD.where(_records.c.id.in_(ids)))}
 
 
+def record_ids(session: Session, after: RecordId | None, limit: int) -> Sequence[RecordId]:
+    """By primary key: a page costs the same however far on it is, and no record is skipped or comes twice."""
+    asked = select(_records.c.id).order_by(_records.c.id).limit(limit)
+    return session.scalars(asked if after is None else asked.where(_records.c.id > after)).all()
+
+
 def all_records(session: Session, principal: Principal) -> Sequence[MemoryRecord]:
     return _read(session, _RECORD.where(owned_by(principal)).order_by(_records.c.created_at, _records.c.id))
 

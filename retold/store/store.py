@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Engine, select
@@ -18,10 +18,11 @@ from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWri
 from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
 from retold.policy.ports import OpenedSession
-from retold.store import audit, bundles, decisions, opening, outbox, records, sessions
+from retold.store import audit, bundles, decisions, opening, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
+from retold.store.index_ledger import IndexLedger
 from retold.store.records import NotEligibleError, RecordNotFoundError
 from retold.store.sessions import SessionNotOpenError, SessionTurn
 from retold.store.tables import Row
@@ -42,15 +43,17 @@ def _random_id() -> str:
     return str(uuid.uuid4())
 
 
-class Store:
-    """Implements `TurnStore` and `FitnessLog` of `retold.policy` over SQL. Make one per engine and process.
+class Store(IndexLedger):
+    """Implements `TurnStore` and `FitnessLog` of `retold.policy` over SQL, and keeps what the index follows.
+
+    Make one per engine and process.
 
     Every method raises StoreUnavailableError when the database cannot do what was asked. A caller may give up on any
     call at any time: what has begun by then ends on its own, whole or not at all.
     """
 
     def __init__(self, engine: Engine, *, new_id: Callable[[], str] = _random_id) -> None:
-        self._transactions = Transactions(engine)
+        super().__init__(Transactions(engine))
         self._new_id = new_id
 
     async def close(self) -> None:
@@ -213,23 +216,6 @@ class Store:
     async def records(self, principal: Principal) -> Sequence[MemoryRecord]:
         """All records of the principal, of any status, oldest first."""
         return await self._transactions.read(lambda session: records.all_records(session, principal))
-
-    # --- index outbox ------------------------------------------------------------------------------------------
-
-    async def pending_index(self, limit: int) -> Sequence[OutboxEntry]:
-        """The oldest changes the index has yet to follow. Acknowledge them with `index_done` once it has."""
-        return await self._transactions.read(lambda session: outbox.pending(session, limit))
-
-    async def pending_index_count(self) -> int:
-        return await self._transactions.read(lambda session: outbox.count(session))
-
-    async def records_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
-        """The named records of any principal and status: for the indexer, never for a turn."""
-        return await self._transactions.read(lambda session: records.records_by_id(session, ids))
-
-    async def index_done(self, seqs: Collection[int]) -> None:
-        """Remove changes the index has followed. Repeating it is harmless: a number is never given twice."""
-        await self._transactions.write(lambda session: outbox.done(session, seqs))
 
     # --- bundle registry (FitnessLog) --------------------------------------------------------------------------
 
