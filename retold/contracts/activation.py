@@ -121,6 +121,8 @@ class ActivationReason(StrEnum):
     QUESTION = "question"
     SARCASTIC = "sarcastic"
     RETRACTED = "retracted"
+    CONTRADICTED = "contradicted"
+    """Another of the user's own statements nearby says otherwise, and neither takes the other back."""
     LANGUAGE_NOT_REVIEWED = "language_not_reviewed"
     NOT_PLAINLY_STANDING = "not_plainly_standing"
     # Promoted.

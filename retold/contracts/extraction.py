@@ -37,6 +37,8 @@ class ProposedRecord(Contract):
     valid_from: UtcTime | None = None
     valid_until: UtcTime | None = None
     event_at: UtcTime | None = None
+    temporary: bool = False
+    """Said to hold for a while only, but until when could not be told: never a standing record."""
     turn_ref: str
     span: Annotated[str, Field(min_length=1, max_length=2_000)]
     """The user's own words it rests on, verbatim from that turn."""
