@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -28,6 +29,50 @@ class WorkerSettings(Contract):
     """A session that saw no turn for this long has ended: its profile is forgotten."""
     graceful_shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 40
     """How long turns in hand may take to end after SIGTERM. Above the longest stage timeout."""
+
+
+class ConsoleSettings(Contract):
+    """Where the reviewers' page listens, and how long somebody stays signed in."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8300
+    """0: any free one."""
+    behind_tls: bool = False
+    """A proxy in front of this address ends TLS; only it can reach the address."""
+    certificate: Path | None = None
+    """PEM, the chain included: the page ends TLS itself."""
+    certificate_key: Path | None = None
+    allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
+    """Names the page may be reached by, without port; any other Host header is refused."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses whose X-Forwarded-For is believed, so that sign-ins are counted by their own address."""
+    session_minutes: Annotated[int, Field(ge=1, le=7 * 24 * 60)] = 12 * 60
+    idle_minutes: Annotated[int, Field(ge=1, le=7 * 24 * 60)] = 60
+
+    @model_validator(mode="after")
+    def _never_in_the_open(self) -> Self:
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError("certificate and certificate_key: name both or neither")
+        if self.secure or self.is_loopback:
+            return self
+        raise ValueError(
+            f"host: {self.host} can be reached from elsewhere, and the page shows what users said: name certificate "
+            "and certificate_key, or set behind_tls when a proxy ends TLS in front of it"
+        )
+
+    @property
+    def secure(self) -> bool:
+        """Whoever looks at the page does so by https."""
+        return self.behind_tls or self.certificate is not None
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 class ModelRole(Contract):
@@ -99,6 +144,7 @@ class Settings(BaseSettings):
     """Why a bundle that no fitness suite measured should serve. Recorded by name in the registry, and in every
     decision it makes; for `retold dev --serve` and the demo."""
     worker: WorkerSettings = WorkerSettings()
+    console: ConsoleSettings = ConsoleSettings()
 
     @model_validator(mode="after")
     def _judge_fits(self) -> Self:
