@@ -17,7 +17,7 @@ from retold.index.port import RecordIndex
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
 from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
-from retold.policy.profile import ProfileAssembler
+from retold.policy.profile import ProfileAssembler, estimated_tokens
 from retold.policy.recording import TurnRecorder
 from retold.policy.reference.port import StructuredCompletion
 from retold.policy.stages import (
@@ -78,7 +78,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         indexer = Indexer(store, index, embedder)
         certificate = await _certificate(settings, store, _identities(settings, serving, planner, judge, embedder))
         bodies = TurnStageBodies(
-            open=OpenStage(certificate=certificate, store=store, profiles=ProfileAssembler(store)),
+            open=OpenStage(certificate=certificate, store=store, profiles=_profiles(store)),
             generate=GenerateStages(model=serving, store=store),
             plan=PlanStage(policy=planner, pool=pool),
             retrieve=RetrieveStage(retriever=retriever),
@@ -147,6 +147,13 @@ async def _certificate(settings: Settings, store: Store, policies: PolicyIdentit
             components, reason=settings.development_approval, recorded_by=settings.service_name
         )
     return await certify(settings.utility, components, registry)
+
+
+def _profiles(store: Store) -> ProfileAssembler:
+    """Tokens are counted by a real tokenizer where one is installed, else estimated too high rather than too low."""
+    from retold.models.tokens import installed_token_counter
+
+    return ProfileAssembler(store, count_tokens=installed_token_counter() or estimated_tokens)
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> Store:

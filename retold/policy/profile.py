@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import secrets
-import unicodedata
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from retold.contracts.record import MemoryRecord
+from retold.contracts.record import MemoryRecord, RecordId
 from retold.contracts.stages import ProfileBlock
 from retold.contracts.turn import Principal
 from retold.policy.ports import TurnStore
+from retold.policy.rendering import check_delimiter, new_delimiter, untagged_line
 
 _HEADING = "Standing instructions of this user, reviewed:"
 _BLOCK_MAX_CHARS = 16_000
-_JOINERS = "\u200c\u200d"
-"""The two invisible characters that words and emoji need; all others of their kind are dropped."""
+
+CountTokens = Callable[[str], int]
+"""Tokens a text takes in the model it is for."""
+
+_PIECES = re.compile(r"[A-Za-z]+|[ ]+|[^A-Za-z ]")
 
 
-def approximate_tokens(text: str) -> int:
-    """About four characters a token, at least one."""
-    return max(1, len(text) // 4)
+def estimated_tokens(text: str) -> int:
+    """More tokens than a text takes, for where no tokenizer is installed; never less than one.
 
-
-def random_delimiter() -> str:
-    return secrets.token_hex(8)
+    A token is at most two letters of a Latin word, one digit or sign, or one byte of any other script: what a
+    vocabulary that never saw the script does with it. Spaces between words belong to the words.
+    """
+    cost = 0
+    for piece in _PIECES.findall(text):
+        if piece.isascii() and piece.isalpha():
+            cost += math.ceil(len(piece) / 2)
+        else:
+            cost += len(piece) - 1 if piece.startswith(" ") else len(piece.encode("utf-8", "surrogatepass"))
+    return max(1, cost)
 
 
 class ProfileAssembler:
@@ -34,8 +44,8 @@ class ProfileAssembler:
         store: where ambient records come from and the session's block is kept.
         max_records: most records in a block.
         token_budget: most tokens of instructions in a block; the two delimiter lines and the heading are not charged.
-        count_tokens: tokens of one instruction.
-        new_delimiter: a fresh delimiter for each new block, at most 64 characters.
+        count_tokens: tokens of one instruction, as the line it is rendered as.
+        new_delimiter: a fresh delimiter for each new block, 8 to 64 ASCII letters and digits.
     """
 
     def __init__(
@@ -44,8 +54,8 @@ class ProfileAssembler:
         *,
         max_records: int = 8,
         token_budget: int = 400,
-        count_tokens: Callable[[str], int] = approximate_tokens,
-        new_delimiter: Callable[[], str] = random_delimiter,
+        count_tokens: CountTokens = estimated_tokens,
+        new_delimiter: Callable[[], str] = new_delimiter,
     ) -> None:
         if max_records < 1 or token_budget < 1:
             raise ValueError(
@@ -67,22 +77,23 @@ class ProfileAssembler:
             SessionOwnedByAnotherError: another user of the tenant owns this session.
         """
         records = await self._store.ambient_records(principal, at)
-        return await self._store.keep_profile(principal, session_id, self._assemble(records))
+        return await self._store.keep_profile(principal, session_id, self.assemble(records))
 
     async def forget(self, principal: Principal, session_id: str) -> None:
         """Drop the stored block; the session's next turn assembles a new one."""
         await self._store.forget_profile(principal, session_id)
 
-    def _assemble(self, records: Sequence[MemoryRecord]) -> ProfileBlock:
-        if not (delimiter := self._new_delimiter()):
-            raise ValueError("new_delimiter must return at least one character")
+    def assemble(self, records: Sequence[MemoryRecord]) -> ProfileBlock:
+        """The block a session would get of these ambient records. Nothing is stored."""
+        delimiter = self._new_delimiter()
+        check_delimiter(delimiter)
         kept: list[MemoryRecord] = []
         lines: list[str] = []
         tokens = 0
         truncated = False
         for record in _newest_first(records):
-            line = _neutral(record.text, delimiter)
-            if not line:
+            line = _instruction(record.text, delimiter)
+            if line is None:
                 continue
             cost = self._count_tokens(line)
             fits = len(kept) < self._max_records and tokens + cost <= self._token_budget
@@ -113,22 +124,33 @@ def _newest_first(records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
     return dated + undated
 
 
+def without_records(block: ProfileBlock, ids: Collection[RecordId]) -> ProfileBlock:
+    """The block as it stands, less the instructions of these records: what forgetting leaves of a stored profile.
+
+    Every other byte stays, the delimiter included, and so does the number of tokens that was counted when the block was
+    assembled. The empty block, if nothing is left.
+
+    Raises:
+        ValueError: the block has not one line for each of its records, so none can be told apart.
+    """
+    kept = [ref for ref in block.records if ref.id not in ids]
+    if len(kept) == len(block.records):
+        return block
+    if not kept:
+        return ProfileBlock(truncated=block.truncated)
+    opening, heading, *lines, closing = block.text.split("\n")
+    if len(lines) != len(block.records):
+        raise ValueError(f"a profile of {len(block.records)} records has {len(lines)} instructions")
+    left = [line for line, ref in zip(lines, block.records, strict=True) if ref.id not in ids]
+    text = "\n".join([opening, heading, *left, closing])
+    return block.model_copy(update={"text": text, "records": tuple(kept)})
+
+
 def _render(lines: Sequence[str], delimiter: str) -> str:
-    instructions = "\n".join(f"- {line}" for line in lines)
-    return f"<profile {delimiter}>\n{_HEADING}\n{instructions}\n</profile {delimiter}>"
+    return "\n".join([f"<profile {delimiter}>", _HEADING, *lines, f"</profile {delimiter}>"])
 
 
-def _neutral(text: str, delimiter: str) -> str:
-    """The text as one line that cannot end its block: no line breaks, no control or invisible formatting
-    characters, and nothing that reads as the delimiter."""
-    visible = "".join(_visible(char) for char in text)
-    while delimiter in visible:
-        visible = visible.replace(delimiter, "")
-    return " ".join(visible.split())
-
-
-def _visible(char: str) -> str:
-    category = unicodedata.category(char)
-    if category in ("Cc", "Zl", "Zp"):
-        return " "
-    return "" if category == "Cf" and char not in _JOINERS else char
+def _instruction(text: str, delimiter: str) -> str | None:
+    """The line an instruction stands on; None if nothing of it can be seen."""
+    shown = " ".join(untagged_line(text, delimiter).split())
+    return f"- {shown}" if shown.strip("\u200c\u200d") else None

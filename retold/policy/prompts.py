@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import secrets
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
@@ -24,38 +21,9 @@ from datetime import datetime
 from retold.contracts.record import MemoryRecord
 from retold.contracts.stages import ProfileBlock
 from retold.policy.ports import Message
+from retold.policy.rendering import new_delimiter, one_line, untagged_line
 
-_DELIMITER = re.compile(r"[A-Za-z0-9]{8,64}")
-
-# Characters that end a line somewhere: in a terminal, a tokenizer, a JSON reader or a Unicode-aware splitter.
-_LINE_BREAKS = re.compile("[\t\n\x0b\x0c\r\x1c-\x1f\x85\u2028\u2029]+")
-
-# Format characters (Cf) that text in some script needs: joiners in Persian, Indic scripts and emoji. All others,
-# among them the bidirectional overrides and the invisible tag letters, can hide text from a reader and are removed.
-_NEEDED_FORMAT_CHARACTERS = frozenset("\u200c\u200d")
-
-
-def new_delimiter() -> str:
-    """A block name nobody can guess: 64 random bits as 16 hexadecimal digits. Draw one for each turn."""
-    return secrets.token_hex(8)
-
-
-def one_line(text: str, delimiter: str) -> str:
-    """The text on one line, without control or hidden characters, in which `delimiter` does not occur.
-
-    Raises:
-        ValueError: the delimiter is not 8 to 64 ASCII letters and digits.
-    """
-    check_delimiter(delimiter)
-    shown = "".join(
-        char
-        for char in _LINE_BREAKS.sub(" ", text)
-        if unicodedata.category(char) not in {"Cc", "Cf", "Cs"} or char in _NEEDED_FORMAT_CHARACTERS
-    )
-    # Breaking one occurrence can leave an overlapping one, so look again; every round adds a space, so it ends.
-    while re.search(delimiter, shown, re.IGNORECASE):
-        shown = re.sub(delimiter, lambda match: f"{match[0][:4]} {match[0][4:]}", shown, flags=re.IGNORECASE)
-    return shown
+__all__ = ["ChatPrompt", "ReadingPrompt", "json_line", "new_delimiter", "one_line", "record_date", "template_version"]
 
 
 def json_line(fields: dict[str, str], delimiter: str) -> str:
@@ -76,14 +44,6 @@ def record_date(when: datetime) -> str:
 def template_version(templates: Sequence[str]) -> str:
     """`sha256:` and the first 12 hexadecimal digits of a hash over the templates, in order."""
     return "sha256:" + hashlib.sha256("\x00".join(templates).encode()).hexdigest()[:12]
-
-
-def check_delimiter(delimiter: str) -> None:
-    """Raises ValueError unless the delimiter is 8 to 64 ASCII letters and digits."""
-    if not _DELIMITER.fullmatch(delimiter):
-        raise ValueError(
-            f"delimiter must be 8 to 64 ASCII letters and digits, got {len(delimiter)} characters; use new_delimiter()"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +126,7 @@ class ReadingPrompt:
         if public_context:
             text += self.context.replace("{context}", public_context)
         if admitted:
-            lines = "\n".join(self.fact.replace("{text}", _plain(record.text, delimiter)) for record in admitted)
+            lines = "\n".join(self.fact.replace("{text}", untagged_line(record.text, delimiter)) for record in admitted)
             text += self.facts.replace("{delimiter}", delimiter).replace("{lines}", lines)
         question = self.question_on_facts if admitted else self.question
         return (Message(role="user", content=text + question.replace("{turn}", turn)),)
-
-
-def _plain(text: str, delimiter: str) -> str:
-    """One line of plain text in which no tag or control token can be spelled, yet `3 < 5` still reads as such."""
-    return re.sub(r"<(?=\S)|(?<=\S)>", lambda match: "‹" if match[0] == "<" else "›", one_line(text, delimiter))

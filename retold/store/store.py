@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Engine, select
@@ -18,7 +18,7 @@ from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWri
 from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
 from retold.policy.ports import OpenedSession
-from retold.store import audit, bundles, decisions, opening, records, sessions
+from retold.store import audit, bundles, decisions, opening, profiles, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
@@ -106,6 +106,10 @@ class Store(IndexLedger):
     async def forget_profile(self, principal: Principal, session_id: str) -> None:
         """Drop the session's stored profile; nothing happens if there is none."""
         await self._transactions.write(lambda session: sessions.forget_profile(session, principal, session_id))
+
+    async def remove_from_profiles(self, principal: Principal, record_ids: Collection[RecordId]) -> int:
+        """Take forgotten records out of the principal's stored profiles at once; how many profiles held one."""
+        return await self._transactions.write(lambda session: profiles.remove_records(session, principal, record_ids))
 
     async def ambient_records(self, principal: Principal, at: datetime) -> Sequence[MemoryRecord]:
         """Confirmed, current, conflict-free semantic ambient records about the principal, by id."""
