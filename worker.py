@@ -2,7 +2,8 @@
 
     python worker.py        # connects as temporalio's environment configuration says, serves until SIGTERM
 
-Two task queues: turns, and everything an operator asks for, so that an import never stands before a turn.
+Three task queues: turns; changes to records with what follows from them (activation, reviews); and everything an
+operator asks for. So an import never stands before a turn, nor before somebody who corrects a record.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from activities.opening import OpeningActivities
 from activities.operations import OperationActivities
 from activities.planning import PlanningActivities
 from activities.recording import RecordingActivities
+from activities.records import RecordActivities
 from activities.retrieval import RetrievalActivities
 from retold.client import open_client
 from retold.client.tracing import install_tracing
@@ -35,13 +37,13 @@ from retold.settings import Settings, WorkerSettings
 from retold.store.sweeping import sweep_idle_sessions
 from retold.telemetry.logs import leave_out_expected_noise
 from workflows.operations import (
-    DeleteRecordWorkflow,
     DevelopmentAmbientWorkflow,
     EndSessionWorkflow,
     ImportWorkflow,
     InspectWorkflow,
 )
 from workflows.record_turn import RecordTurnWorkflow
+from workflows.records import DeleteRecordWorkflow
 from workflows.turn import TurnWorkflow
 
 SWEEP_EVERY = timedelta(minutes=1)
@@ -50,10 +52,10 @@ TURN_WORKFLOWS = [TurnWorkflow, RecordTurnWorkflow]
 OPERATION_WORKFLOWS = [
     ImportWorkflow,
     EndSessionWorkflow,
-    DeleteRecordWorkflow,
     DevelopmentAmbientWorkflow,
     InspectWorkflow,
 ]
+LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow]
 
 
 def turn_worker(
@@ -98,7 +100,7 @@ def turn_worker(
 def operations_worker(
     client: Client, adapters: Adapters, settings: WorkerSettings, *, task_queue: str, sandboxed: bool = False
 ) -> Worker:
-    """The worker that imports, deletes and answers operators."""
+    """The worker that imports and answers operators."""
     operations = OperationActivities(adapters.store, adapters.indexer, adapters.examine)
     return Worker(
         client,
@@ -111,9 +113,25 @@ def operations_worker(
     )
 
 
+def lifecycle_worker(
+    client: Client, adapters: Adapters, settings: WorkerSettings, *, task_queue: str, sandboxed: bool = False
+) -> Worker:
+    """The worker that changes records, and follows what a change sets in motion."""
+    operations = OperationActivities(adapters.store, adapters.indexer, adapters.examine)
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=LIFECYCLE_WORKFLOWS,
+        activities=[*RecordActivities(adapters.store).get_activities(), operations.bring_index_into_line],
+        workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
+        max_concurrent_activities=settings.concurrent_operations,
+        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+    )
+
+
 @asynccontextmanager
 async def running(client: Client, adapters: Adapters, settings: Settings) -> AsyncIterator[None]:
-    """Both workers, polling until the block ends; then they finish what they have in hand."""
+    """All workers, polling until the block ends; then they finish what they have in hand."""
     leave_out_expected_noise()
     async with AsyncExitStack() as stack:
         worker = settings.worker
@@ -121,6 +139,7 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
             turn_worker(client, adapters.bodies, adapters.recorder, worker, task_queue=worker.turns_queue)
         )
         await stack.enter_async_context(operations_worker(client, adapters, worker, task_queue=worker.operations_queue))
+        await stack.enter_async_context(lifecycle_worker(client, adapters, worker, task_queue=worker.lifecycle_queue))
         sweeping = asyncio.create_task(
             sweep_idle_sessions(adapters.store, idle=timedelta(minutes=worker.session_idle_minutes), every=SWEEP_EVERY)
         )

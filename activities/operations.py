@@ -1,20 +1,18 @@
-"""What operators ask for: imports, the index brought into line, sessions ended, records deleted, decisions read."""
+"""What operators ask for: imports, the index brought into line, sessions ended, decisions read."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.refusals import refusals, refused
 from retold.contracts import names
 from retold.contracts.importing import ImportReport
 from retold.contracts.operations import (
     DecisionView,
-    DeleteRecordInput,
     Deployment,
     DevelopmentAmbientInput,
     EndSessionInput,
@@ -27,13 +25,10 @@ from retold.contracts.operations import (
 from retold.contracts.record import RecordRef
 from retold.index.indexer import Indexer
 from retold.policy.limits import utc_now
-from retold.policy.ports import SessionOwnedByAnotherError
 from retold.policy.replay import replay
-from retold.store.store import NotEligibleError, RecordNotFoundError, SessionNotOpenError, Store
+from retold.store.store import Store
 
 DRAIN_BATCH = 64
-BENIGN = ApplicationErrorCategory.BENIGN
-"""A refusal is the right answer to a wrong question: no traceback in the worker's log, no alert."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,6 @@ class OperationActivities:
             self.import_lines,
             self.bring_index_into_line,
             self.end_session,
-            self.delete_record,
             self.mark_ambient_for_development,
             self.inspect,
         ]
@@ -63,20 +57,12 @@ class OperationActivities:
 
     @activity.defn(name=names.END_SESSION)
     async def end_session(self, request: EndSessionInput) -> None:
-        with _refusals():
+        with refusals():
             await self.store.end_session(request.principal, request.session_id, utc_now())
-
-    @activity.defn(name=names.DELETE_RECORD)
-    async def delete_record(self, request: DeleteRecordInput) -> RecordRef:
-        with _refusals():
-            deleted = await self.store.delete_record(
-                request.principal, request.record_id, actor=request.actor, reason=request.reason, at=utc_now()
-            )
-        return deleted.ref
 
     @activity.defn(name=names.MARK_AMBIENT_FOR_DEVELOPMENT)
     async def mark_ambient_for_development(self, request: DevelopmentAmbientInput) -> RecordRef:
-        with _refusals():
+        with refusals():
             marked = await self.store.mark_ambient_for_development(
                 request.principal, request.record_id, actor=request.actor, reason=request.reason, at=utc_now()
             )
@@ -98,12 +84,7 @@ class OperationActivities:
     async def _view(self, decision_id: str) -> DecisionView:
         decision = await self.store.decision(decision_id)
         if decision is None:
-            raise ApplicationError(
-                f"there is no decision {decision_id!r}; `retold decisions list` shows what there is",
-                type=names.OPERATION_REFUSED,
-                non_retryable=True,
-                category=BENIGN,
-            )
+            raise refused(f"there is no decision {decision_id!r}; `retold decisions list` shows what there is")
         refs = {
             "user": decision.user_turn_ref,
             "draft": decision.draft_turn_ref,
@@ -120,18 +101,3 @@ class OperationActivities:
             replayed_disposition=again.disposition,
             replayed_reason=again.reason,
         )
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """A refusal is final: retrying it would only hide it."""
-    try:
-        yield
-    except (
-        RecordNotFoundError,
-        NotEligibleError,
-        SessionNotOpenError,
-        SessionOwnedByAnotherError,
-        ValueError,
-    ) as error:
-        raise ApplicationError(str(error), type=names.OPERATION_REFUSED, non_retryable=True, category=BENIGN) from error

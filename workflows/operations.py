@@ -12,7 +12,6 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
     from retold.contracts.importing import ImportReport
     from retold.contracts.operations import (
-        DeleteRecordInput,
         DevelopmentAmbientInput,
         EndSessionInput,
         ImportInput,
@@ -21,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from retold.contracts.record import RecordRef
     from workflows.accepting import WRONGLY_CALLED, accepted
+    from workflows.durably import durably
 
 ResultT = TypeVar("ResultT")
 
@@ -31,8 +31,8 @@ class ImportWorkflow:
 
     @workflow.run
     async def run(self, request: RawValue) -> ImportReport:
-        report = await _durably(names.IMPORT_LINES, accepted(ImportInput, request), ImportReport)
-        await _durably(names.BRING_INDEX_INTO_LINE, None, int)
+        report = await durably(names.IMPORT_LINES, accepted(ImportInput, request), ImportReport)
+        await durably(names.BRING_INDEX_INTO_LINE, None, int)
         return report
 
 
@@ -40,26 +40,17 @@ class ImportWorkflow:
 class EndSessionWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> None:
-        await _durably(names.END_SESSION, accepted(EndSessionInput, request), type(None))
-
-
-@workflow.defn(name=names.DELETE_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
-class DeleteRecordWorkflow:
-    @workflow.run
-    async def run(self, request: RawValue) -> RecordRef:
-        deleted = await _durably(names.DELETE_RECORD, accepted(DeleteRecordInput, request), RecordRef)
-        await _durably(names.BRING_INDEX_INTO_LINE, None, int)
-        return deleted
+        await durably(names.END_SESSION, accepted(EndSessionInput, request), type(None))
 
 
 @workflow.defn(name=names.DEVELOPMENT_AMBIENT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class DevelopmentAmbientWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> RecordRef:
-        marked = await _durably(
+        marked = await durably(
             names.MARK_AMBIENT_FOR_DEVELOPMENT, accepted(DevelopmentAmbientInput, request), RecordRef
         )
-        await _durably(names.BRING_INDEX_INTO_LINE, None, int)
+        await durably(names.BRING_INDEX_INTO_LINE, None, int)
         return marked
 
 
@@ -68,22 +59,6 @@ class InspectWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> InspectResult:
         return await _once(names.INSPECT, accepted(InspectInput, request), InspectResult)
-
-
-async def _durably(activity: str, argument: Any, result_type: type[ResultT]) -> ResultT:
-    """Retried until it works, unless it was refused: a refusal will not become right by repetition."""
-    result: ResultT = await workflow.execute_activity(
-        activity,
-        args=[] if argument is None else [argument],
-        result_type=result_type,
-        start_to_close_timeout=timedelta(minutes=2),
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(milliseconds=500),
-            maximum_interval=timedelta(seconds=30),
-            non_retryable_error_types=["PayloadsTooLarge", names.OPERATION_REFUSED],
-        ),
-    )
-    return result
 
 
 async def _once(activity: str, argument: Any, result_type: type[ResultT]) -> ResultT:

@@ -82,7 +82,8 @@ def _checked(operation: type[OperationT], tenant: str, user: str, **fields: str)
 
 async def _change(where: Whereabouts, workflow: str, change: DeleteRecordInput | DevelopmentAmbientInput) -> RecordRef:
     async with connected(where, read_settings()) as stack:
-        return await stack.operate(workflow, change, RecordRef, workflow_id=f"operation/{uuid4()}")
+        lifecycle = None if workflow == names.DEVELOPMENT_AMBIENT_WORKFLOW else stack.lifecycle_queue
+        return await stack.operate(workflow, change, RecordRef, workflow_id=f"operation/{uuid4()}", queue=lifecycle)
 
 
 async def _end(where: Whereabouts, ending: EndSessionInput) -> None:

@@ -127,6 +127,7 @@ class RunningStack:
         self.address = address
         self.turns_queue = settings.worker.turns_queue
         self.operations_queue = settings.worker.operations_queue
+        self.lifecycle_queue = settings.worker.lifecycle_queue
         self.host = Host(client, task_queue=self.turns_queue, operations_queue=self.operations_queue)
 
     async def pollers(self, queue: str) -> int:
@@ -164,17 +165,23 @@ class RunningStack:
         result_type: type[ResultT],
         *,
         workflow_id: str,
+        queue: str | None = None,
         timeout: timedelta = OPERATION_TIMEOUT,
     ) -> ResultT:
-        """Run one operation to its end. The same id joins an operation that still runs, and repeats one that ended."""
-        await self.expect_worker(self.operations_queue)
+        """Run one operation to its end. The same id joins an operation that still runs, and repeats one that ended.
+
+        Args:
+            queue: whose workers run it; None: those of offline work.
+        """
+        queue = queue or self.operations_queue
+        await self.expect_worker(queue)
         try:
             result: ResultT = await self.client.execute_workflow(
                 workflow,
                 argument,
                 result_type=result_type,
                 id=workflow_id,
-                task_queue=self.operations_queue,
+                task_queue=queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 execution_timeout=timeout,

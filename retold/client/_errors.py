@@ -48,12 +48,22 @@ class OperationRefusedError(RetoldError, ValueError):
     """An operation that will not become right by repeating it; the message says what to do."""
 
 
+class UnknownRecordError(OperationRefusedError):
+    """The principal has no such record. Another principal's record looks the same as none."""
+
+
+class StaleRecordVersionError(OperationRefusedError):
+    """The record was changed since the caller looked at it: read it again, and decide again."""
+
+
 _BY_TYPE: dict[str, type[RetoldError]] = {
     names.INVALID_REQUEST: InvalidTurnError,
     names.SESSION_OWNED_BY_ANOTHER: SessionOwnedByAnotherError,
     names.TURN_CONFLICT: TurnConflictError,
     names.DRAFT_FAILED: DraftFailedError,
     names.OPERATION_REFUSED: OperationRefusedError,
+    names.RECORD_NOT_FOUND: UnknownRecordError,
+    names.STALE_RECORD_VERSION: StaleRecordVersionError,
 }
 
 
