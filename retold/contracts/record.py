@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from retold.contracts._base import Contract, Name, RecordText, TurnText, UtcTime
+from retold.contracts._base import Contract, Name, RecordText, TurnText, UtcTime, _not_blank, _storable
 
 
 class RecordType(StrEnum):
@@ -59,6 +59,8 @@ class Source(StrEnum):
 
 RecordId = Annotated[str, Field(min_length=1, max_length=64)]
 Entity = Annotated[str, Field(min_length=1, max_length=128)]
+EvidenceRef = Annotated[str, Field(max_length=700), AfterValidator(_not_blank), BeforeValidator(_storable)]
+"""Where something was said: the `turn_ref` of a stored turn (up to 700 characters), or a name a host gives it."""
 
 
 class RecordRef(Contract):
@@ -90,6 +92,8 @@ class MemoryRecord(Contract):
     valid_from: UtcTime | None = None
     valid_until: UtcTime | None = None
     event_at: UtcTime | None = None
+    temporary: bool = False
+    """It was said for a time only: while it holds it suspends a standing statement, and it never replaces one."""
     created_at: UtcTime
     suspended_by: RecordId | None = None
     """A temporary statement that holds instead of this one for its time, and never replaces it."""
@@ -100,7 +104,7 @@ class MemoryRecord(Contract):
     supersedes: RecordId | None = None
     superseded_by: RecordId | None = None
     source: Source = Source.IMPORT
-    evidence: tuple[Name, ...] = ()
+    evidence: tuple[EvidenceRef, ...] = ()
     version: Annotated[int, Field(ge=1)] = 1
 
     @property
@@ -142,15 +146,20 @@ class RecordWrite(Contract):
     scope: Name = "personal"
     subject: Name = "user"
     attribute: Name | None = None
+    """Names what holds one value at a time, as `home_city` does: a later statement about the same subject and attribute
+    replaces an earlier one. Leave it out for what holds many, as `likes` does. Episodes never replace each other."""
     text: RecordText
     category: RetrievalCategory = RetrievalCategory.OTHER
     entities: Annotated[tuple[Entity, ...], Field(max_length=32)] = ()
     valid_from: UtcTime | None = None
     valid_until: UtcTime | None = None
     event_at: UtcTime | None = None
+    temporary: bool = False
+    """Said for a time only, even if nobody said until when. With `valid_until` it is temporary anyway."""
     created_at: UtcTime | None = None
+    """When it was said, where that is known; None, or a time still to come: now."""
     source: Literal[Source.HOST, Source.IMPORT] = Source.IMPORT
-    evidence: Annotated[tuple[Name, ...], Field(max_length=32)] = ()
+    evidence: Annotated[tuple[EvidenceRef, ...], Field(max_length=32)] = ()
 
     @model_validator(mode="after")
     def _window(self) -> Self:
