@@ -41,6 +41,10 @@ def rate(metric: str, by: str = "", where: str = "", window: str = "$__rate_inte
     return f"sum{f' by ({by})' if by else ''} (rate({metric}{{{where}}}[{window}]))"
 
 
+def increase(metric: str, by: str, window: str) -> str:
+    return f"sum by ({by}) (increase({metric}[{window}]))"
+
+
 def share(of: str, metric: str, base: str = "") -> str:
     return f"{rate(metric, where=of)} / {rate(metric, where=base)}"
 
@@ -307,9 +311,7 @@ DASHBOARDS = [
             ),
             Panel(
                 "Workflow tasks that failed",
-                {
-                    "{{workflow_type}}": "sum by (workflow_type) (increase(temporal_workflow_task_execution_failed_total[5m]))"
-                },
+                {"{{workflow_type}}": increase("temporal_workflow_task_execution_failed_total", "workflow_type", "5m")},
                 width=12,
             ),
             Panel(
