@@ -10,7 +10,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Index, Integer, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+)
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
@@ -103,6 +115,7 @@ class RecordRow(Row, table=True):
     valid_from: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     valid_until: datetime | None = Field(default=None, sa_type=UtcTimestamp)
     event_at: datetime | None = Field(default=None, sa_type=UtcTimestamp)
+    temporary: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     created_at: datetime = Field(sa_type=UtcTimestamp)
     suspended_by: str | None = Field(default=None, max_length=RECORD_ID_CHARS)
     suspended_from: datetime | None = Field(default=None, sa_type=UtcTimestamp)
@@ -178,6 +191,7 @@ class SessionTurnRow(Row, table=True):
     __table_args__ = (
         UniqueConstraint("tenant", "user_id", "session_id", "turn_id", "role"),
         Index(None, "tenant", "user_id", "session_id", "at"),
+        Index(None, "tenant", "user_id", "role", "at"),
     )
 
     id: str = Field(primary_key=True, max_length=DERIVED_ID_CHARS)
@@ -315,6 +329,8 @@ class ActivationRow(Row, table=True):
     user_id: str = Field(max_length=NAME_CHARS)
     record_version: int
     """The version that was left behind: a later one is due again."""
+    content_hash: str | None = Field(default=None, max_length=CODE_CHARS)
+    """Of the statement that was evaluated: a later version that says the same keeps what was decided for it."""
     outcome: str = Field(max_length=CODE_CHARS)
     reason: str = Field(max_length=CODE_CHARS)
     category: dict[str, Any] | None = Field(default=None, sa_type=_JsonOrNull)

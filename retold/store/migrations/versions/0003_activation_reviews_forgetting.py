@@ -20,6 +20,7 @@ SEQUENCE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     # One column at a time, not a rebuilt table: adding is all SQLite needs, and it keeps the rows where they are.
     op.add_column("records", sa.Column("conflicts_with", sa.JSON(), nullable=False, server_default="[]"))
+    op.add_column("records", sa.Column("temporary", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.add_column("records", sa.Column("suspended_by", CODE, nullable=True))
     op.add_column("records", sa.Column("suspended_from", TIME, nullable=True))
     op.add_column("records", sa.Column("suspended_until", TIME, nullable=True))
@@ -27,6 +28,7 @@ def upgrade() -> None:
         "ix_records_tenant_user_id_subject_attribute", "records", ["tenant", "user_id", "subject", "attribute"]
     )
     op.add_column("sessions", sa.Column("extracted_until", TIME, nullable=True))
+    op.create_index("ix_session_turns_tenant_user_id_role_at", "session_turns", ["tenant", "user_id", "role", "at"])
     op.add_column("index_outbox", sa.Column("attempts", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("index_outbox", sa.Column("not_before", TIME, nullable=True))
     op.add_column("index_outbox", sa.Column("error", CODE, nullable=True))
@@ -69,6 +71,7 @@ def upgrade() -> None:
         sa.Column("tenant", NAME, nullable=False),
         sa.Column("user_id", NAME, nullable=False),
         sa.Column("record_version", sa.Integer(), nullable=False),
+        sa.Column("content_hash", CODE, nullable=True),
         sa.Column("outcome", CODE, nullable=False),
         sa.Column("reason", CODE, nullable=False),
         sa.Column("category", sa.JSON(), nullable=True),
@@ -182,7 +185,8 @@ def downgrade() -> None:
     op.drop_table("index_leases")
     for column in ("error", "not_before", "attempts"):
         op.drop_column("index_outbox", column)
+    op.drop_index("ix_session_turns_tenant_user_id_role_at", "session_turns")
     op.drop_column("sessions", "extracted_until")
     op.drop_index("ix_records_tenant_user_id_subject_attribute", "records")
-    for column in ("suspended_until", "suspended_from", "suspended_by", "conflicts_with"):
+    for column in ("suspended_until", "suspended_from", "suspended_by", "temporary", "conflicts_with"):
         op.drop_column("records", column)
