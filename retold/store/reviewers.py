@@ -93,7 +93,7 @@ class Reviewers:
 
 def known(session: Session, reviewer_id: str) -> Reviewer | None:
     row = session.get(ReviewerRow, reviewer_id)
-    return None if row is None else _as_reviewer(row)
+    return None if row is None else as_reviewer(row)
 
 
 def _add(session: Session, reviewer: Reviewer, token_hash: str, actor: str) -> None:
@@ -112,19 +112,19 @@ def _disable(session: Session, reviewer_id: str, actor: str, reason: str, at: da
         raise UnknownReviewerError(f"there is no reviewer {reviewer_id!r}")
     if row.disabled_at is None:
         row.disabled_at = at
-        _audited(session, _as_reviewer(row), "reviewer.disabled", actor, at, reason)
-    return _as_reviewer(row)
+        _audited(session, as_reviewer(row), "reviewer.disabled", actor, at, reason)
+    return as_reviewer(row)
 
 
 def _all(session: Session) -> Sequence[Reviewer]:
-    return [_as_reviewer(row) for row in session.scalars(select(ReviewerRow).order_by(col(ReviewerRow.reviewer_id)))]
+    return [as_reviewer(row) for row in session.scalars(select(ReviewerRow).order_by(col(ReviewerRow.reviewer_id)))]
 
 
 def _holder(session: Session, credential: ReviewerCredential) -> Reviewer | None:
     row = session.get(ReviewerRow, credential.reviewer_id)
     if row is None or row.disabled_at is not None or not hmac.compare_digest(row.token_hash, credential.token_hash):
         return None
-    return _as_reviewer(row)
+    return as_reviewer(row)
 
 
 def _audited(session: Session, reviewer: Reviewer, event: str, actor: str, at: datetime, reason: str) -> None:
@@ -139,5 +139,5 @@ def _audited(session: Session, reviewer: Reviewer, event: str, actor: str, at: d
     )
 
 
-def _as_reviewer(row: ReviewerRow) -> Reviewer:
+def as_reviewer(row: ReviewerRow) -> Reviewer:
     return Reviewer.model_validate(row.model_dump(exclude={"token_hash"}))
