@@ -190,6 +190,7 @@ class RefusedDecision(StrEnum):
     NOT_OPEN_YET = "NotOpenYet"
     """Deferred: the backlog is full. Too early to decide."""
     UNKNOWN_REVIEW = "UnknownReview"
+    MALFORMED = "MalformedDecision"
     NOT_ELIGIBLE = "NotEligible"
     """The record may not be promoted any more: evidence, category or eligibility fell away since it was proposed."""
 

@@ -52,7 +52,6 @@ class ItemFacts:
     tenant: str
     status: ReviewStatus
     version: int
-    category: ActivationCategory | None
     resolved_by: str | None = None
 
 

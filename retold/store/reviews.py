@@ -99,6 +99,17 @@ def withdraw_for_records(
     return [row.review_id for row in rows]
 
 
+def withdraw_if_outdated(session: Session, row: ReviewRow, at: datetime) -> bool:
+    """Withdraw the item if its record is not what it was any more, though nobody said so; whether it was."""
+    if row.status not in _WAITING:
+        return False
+    reviewed = RecordRef(id=row.record_id, version=row.record_version)
+    why = why_withdrawn(reviewed, reviewed_record(session, row), at)
+    if why is not None:
+        _withdraw(session, [row], at, ACTOR, why)
+    return why is not None
+
+
 def count_open(session: Session) -> int:
     found = session.scalar(
         select(func.count()).select_from(ReviewRow).where(col(ReviewRow.status) == ReviewStatus.OPEN.value)
@@ -116,8 +127,7 @@ def admit_deferred(session: Session, *, bound: int, at: datetime, limit: int = 1
     rows = session.scalars(waiting.order_by(col(ReviewRow.opened_at), col(ReviewRow.review_id)).limit(room)).all()
     admitted = []
     for row in rows:
-        if (why := _why_withdrawn(session, row, at)) is not None:
-            _withdraw(session, [row], at, ACTOR, why)
+        if withdraw_if_outdated(session, row, at):
             continue
         before = state_of(row)
         lives_for = row.expires_at - row.opened_at
@@ -136,8 +146,7 @@ def stepped(session: Session, review_id: str, step: ReviewStep, at: datetime, *,
     row = locked(session, review_id)
     if row is None:
         return _state_of_nothing(review_id, at)
-    if row.status in _WAITING and (why := _why_withdrawn(session, row, at)) is not None:
-        _withdraw(session, [row], at, ACTOR, why)
+    withdraw_if_outdated(session, row, at)
     if row.status == ReviewStatus.OPEN.value:
         _step(session, row, step, at, notified)
     if row.status not in _WAITING:
@@ -176,6 +185,14 @@ def due_to_start(session: Session, *, overdue_before: datetime, limit: int) -> S
         waiting.where(col(ReviewRow.workflow_state) == RUNNING, col(ReviewRow.expires_at) < overdue_before).limit(limit)
     ).all()
     return [*never, *overdue]
+
+
+def open_among(session: Session, review_ids: Collection[str]) -> Sequence[ReviewRow]:
+    return session.scalars(
+        select(ReviewRow).where(
+            col(ReviewRow.review_id).in_(review_ids), col(ReviewRow.status) == ReviewStatus.OPEN.value
+        )
+    ).all()
 
 
 def due_to_hear(session: Session, limit: int) -> Sequence[str]:
@@ -245,11 +262,6 @@ def _open_items_of(session: Session, record_ids: Collection[RecordId]) -> Sequen
         .order_by(col(ReviewRow.review_id))
         .with_for_update()
     ).all()
-
-
-def _why_withdrawn(session: Session, row: ReviewRow, at: datetime) -> str | None:
-    reviewed = RecordRef(id=row.record_id, version=row.record_version)
-    return why_withdrawn(reviewed, reviewed_record(session, row), at)
 
 
 def _withdraw(session: Session, rows: Sequence[ReviewRow], at: datetime, actor: str, why: str) -> None:
