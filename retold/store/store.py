@@ -18,12 +18,15 @@ from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordWri
 from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
 from retold.policy.ports import OpenedSession
+from retold.policy.profile import ProfileAssembler
 from retold.store import audit, bundles, decisions, opening, profiles, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
 from retold.store.index_ledger import IndexLedger
 from retold.store.records import NotEligibleError, RecordNotFoundError
+from retold.store.review_desk import ReviewDesk
+from retold.store.reviewers import Reviewers
 from retold.store.sessions import SessionNotOpenError, SessionTurn
 from retold.store.tables import Row
 
@@ -55,6 +58,8 @@ class Store(IndexLedger):
     def __init__(self, engine: Engine, *, new_id: Callable[[], str] = _random_id) -> None:
         super().__init__(Transactions(engine))
         self._new_id = new_id
+        self.reviews = ReviewDesk(self._transactions, ProfileAssembler(self).assemble)
+        self.reviewers = Reviewers(self._transactions)
 
     async def close(self) -> None:
         """Release every connection. Later calls raise StoreUnavailableError."""
