@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 LOCKS  := requirements/all.lock requirements/models.lock
 SHELL  := /bin/sh
 
-.PHONY: demo demo-real bench crashes test lint lock train histories clean
+.PHONY: demo demo-real bench crashes test lint validate-infra secrets lock train histories clean
 
 demo: $(VENV)/installed
 	@$(BIN)/retold demo
@@ -44,10 +44,28 @@ build/bench-venv/installed: requirements/bench.lock
 	@build/bench-venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
 	@touch $@
 
+# What an SRE deploys, checked without a daemon, a cluster or a network. promtool is Debian's `prometheus`.
+validate-infra: $(VENV)/installed build/infra-venv/installed
+	@PATH="$(CURDIR)/build/infra-venv/bin:$$PATH" $(BIN)/python -m infra.validate
+
+build/infra-venv/installed: requirements/infra.lock
+	@mkdir -p build && (test -x build/infra-venv/bin/python || $(PYTHON) -m venv build/infra-venv)
+	@build/infra-venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/infra.lock
+	@touch $@
+
+# Passwords for docker-compose.yml, made here and kept out of the repository.
+secrets:
+	@$(PYTHON) infra/make_secrets.py
+
 lock: $(VENV)/installed
 	$(BIN)/uv pip compile pyproject.toml --extra worker --extra embedded --extra hosted --extra console --group dev --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q \
 	  -o requirements/all.lock
+	$(BIN)/uv pip compile pyproject.toml --extra worker --extra hosted --extra console --group build \
+	  --universal -c requirements/all.lock --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header -q -o requirements/worker.lock
+	$(BIN)/uv pip compile requirements/infra.in --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/infra.lock
 	$(BIN)/uv pip compile requirements/models.in --no-deps --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/models.lock
 	$(BIN)/uv pip compile requirements/bench.in -c requirements/all.lock --universal --python-version 3.11 \
