@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Executable, bindparam, case, update
+from sqlalchemy import Executable, bindparam, case, null, update
 from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
@@ -195,10 +195,15 @@ def _touch(
 @cache
 def _touching(dialect: str, reopen: bool) -> Executable:
     new = insert(dialect, _sessions)
-    seen, now = _sessions.c.last_seen_at, new.excluded.last_seen_at
+    seen, now, read = _sessions.c.last_seen_at, new.excluded.last_seen_at, _sessions.c.extracted_until
     return new.on_conflict_do_update(
         index_elements=[_sessions.c.tenant, _sessions.c.session_id],
-        set_={"last_seen_at": case((now > seen, now), else_=seen), **({"ended_at": None} if reopen else {})},
+        set_={
+            "last_seen_at": case((now > seen, now), else_=seen),
+            # A turn that comes in late would lie before the mark and never be read: the session is read again.
+            "extracted_until": case((read >= now, null()), else_=read),
+            **({"ended_at": None} if reopen else {}),
+        },
         where=_sessions.c.user_id == new.excluded.user_id,
     ).returning(_sessions.c.profile)
 

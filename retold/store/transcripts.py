@@ -1,0 +1,183 @@
+"""What principals said themselves, for those who look for statements in it; and which sessions are still to be read.
+
+Only turns of the role `user`, in sessions of this principal, and of those only the user's own words: what memory, a
+tool or the assistant had said before is blanked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, exists, or_, update
+from sqlalchemy.orm import Session
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from retold.contracts.extraction import EXTRACTION_TURNS_MAX, OwnTurn
+from retold.contracts.turn import Principal
+from retold.policy.own_words import own_words, plain
+from retold.store.tables import SessionRow, SessionTurnRow
+
+USER = "user"
+_OTHERS = ("assistant", "draft", "final", "tool")
+_EARLIER_TEXTS = 200
+"""How many texts of others a turn is compared with: the latest before it in its session."""
+
+
+@dataclass(frozen=True)
+class UnreadTurns:
+    """What the principal said in a session and no extractor has read yet, oldest first."""
+
+    turns: Sequence[OwnTurn]
+    until: datetime
+    """When these are read, everything up to here is, this moment included."""
+
+
+def own_turns(
+    session: Session, principal: Principal, session_id: str, since: datetime | None = None
+) -> Sequence[OwnTurn]:
+    """Everything the principal said in the session after `since` (exclusive), oldest first."""
+    said = select(SessionTurnRow).where(*_said_by(principal), col(SessionTurnRow.session_id) == session_id)
+    if since is not None:
+        said = said.where(col(SessionTurnRow.at) > since)
+    return _own(session, principal, session.scalars(_in_order(said)).all())
+
+
+def unread_turns(session: Session, principal: Principal, session_id: str) -> UnreadTurns | None:
+    """The next turns to read, at most 50; more only if they were said at the same instant. None: all is read.
+
+    Turns of one instant stay together: the mark that is moved afterwards is a time.
+    """
+    read = session.scalar(
+        select(SessionRow.extracted_until).where(
+            col(SessionRow.tenant) == principal.tenant,
+            col(SessionRow.session_id) == session_id,
+            col(SessionRow.user_id) == principal.user,
+        )
+    )
+    unread = select(SessionTurnRow).where(*_said_by(principal), col(SessionTurnRow.session_id) == session_id)
+    if read is not None:
+        unread = unread.where(col(SessionTurnRow.at) > read)
+    rows = session.scalars(_in_order(unread).limit(EXTRACTION_TURNS_MAX + 1)).all()
+    if not rows:
+        return None
+    if len(rows) > EXTRACTION_TURNS_MAX:
+        cut = rows[-1].at
+        earlier = [row for row in rows if row.at < cut]
+        rows = earlier or session.scalars(_in_order(unread.where(col(SessionTurnRow.at) == cut))).all()
+    return UnreadTurns(_own(session, principal, rows), rows[-1].at)
+
+
+def latest_own_turns(session: Session, principal: Principal, *, named: Sequence[str], limit: int) -> Sequence[OwnTurn]:
+    """The turns a record names as its evidence, and the newest others up to `limit` in all, oldest first.
+
+    Args:
+        named: turn references, or the turn ids of a host; what is neither is no turn.
+    """
+    said = select(SessionTurnRow).where(*_said_by(principal))
+    newest_first = (col(SessionTurnRow.at).desc(), col(SessionTurnRow.id).desc())
+    found: dict[str, SessionTurnRow] = {}
+    if named:
+        by_name = or_(col(SessionTurnRow.id).in_(named), col(SessionTurnRow.turn_id).in_(named))
+        found = {row.id: row for row in session.scalars(said.where(by_name).order_by(*newest_first).limit(limit))}
+    for row in session.scalars(said.order_by(*newest_first).limit(limit)):
+        if len(found) >= limit:
+            break
+        found.setdefault(row.id, row)
+    return _own(session, principal, sorted(found.values(), key=lambda row: (row.at, row.id)))
+
+
+def mark_read(session: Session, principal: Principal, session_id: str, until: datetime) -> None:
+    """Everything the principal said in the session up to `until` has been read; never less than before."""
+    session.execute(
+        update(SessionRow)
+        .where(
+            col(SessionRow.tenant) == principal.tenant,
+            col(SessionRow.session_id) == session_id,
+            col(SessionRow.user_id) == principal.user,
+            or_(col(SessionRow.extracted_until).is_(None), col(SessionRow.extracted_until) < until),
+        )
+        .values(extracted_until=until)
+    )
+
+
+def due_sessions(session: Session, *, idle_since: datetime, limit: int) -> Sequence[tuple[Principal, str]]:
+    """Sessions in which something unread was said, and that have ended or were last seen before `idle_since`.
+
+    The longest waiting first.
+    """
+    row, turn = SessionRow, SessionTurnRow
+    unread = exists().where(
+        col(turn.tenant) == col(row.tenant),
+        col(turn.user_id) == col(row.user_id),
+        col(turn.session_id) == col(row.session_id),
+        col(turn.role) == USER,
+        or_(col(row.extracted_until).is_(None), col(turn.at) > col(row.extracted_until)),
+    )
+    found = session.execute(
+        select(row.tenant, row.user_id, row.session_id)
+        .where(
+            or_(col(row.ended_at).is_not(None), col(row.last_seen_at) < idle_since),
+            # Cheap, and true of every session that was read to its end: the index is asked about the others only.
+            or_(col(row.extracted_until).is_(None), col(row.extracted_until) < col(row.last_seen_at)),
+            unread,
+        )
+        .order_by(col(row.last_seen_at))
+        .limit(limit)
+    )
+    return [(Principal(tenant=tenant, user=user), session_id) for tenant, user, session_id in found]
+
+
+def is_due(session: Session, principal: Principal, session_id: str) -> bool:
+    """Whether the principal has said something in the session that is still to be read."""
+    return unread_turns(session, principal, session_id) is not None
+
+
+def _said_by(principal: Principal) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(SessionTurnRow.tenant) == principal.tenant,
+        col(SessionTurnRow.user_id) == principal.user,
+        col(SessionTurnRow.role) == USER,
+    )
+
+
+def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow]) -> Sequence[OwnTurn]:
+    heard = _said_to_them(session, principal, rows)
+    turns = []
+    for row in rows:
+        earlier = [text for at, text in heard.get(row.session_id, ()) if at < row.at][-_EARLIER_TEXTS:]
+        text = own_words(row.text, earlier)
+        if text.strip():
+            turns.append(
+                OwnTurn(session_id=row.session_id, turn_id=row.turn_id, turn_ref=row.id, text=text, said_at=row.at)
+            )
+    return turns
+
+
+def _said_to_them(
+    session: Session, principal: Principal, rows: Sequence[SessionTurnRow]
+) -> dict[str, list[tuple[datetime, str]]]:
+    """By session, what others said in it before the last of these turns, in order, as `own_words` compares it."""
+    heard: dict[str, list[tuple[datetime, str]]] = {}
+    for session_id in {row.session_id for row in rows}:
+        last = max(row.at for row in rows if row.session_id == session_id)
+        said = session.execute(
+            select(SessionTurnRow.at, SessionTurnRow.text)
+            .where(
+                col(SessionTurnRow.tenant) == principal.tenant,
+                col(SessionTurnRow.user_id) == principal.user,
+                col(SessionTurnRow.session_id) == session_id,
+                col(SessionTurnRow.role).in_(_OTHERS),
+                col(SessionTurnRow.at) < last,
+            )
+            .order_by(col(SessionTurnRow.at).desc())
+            .limit(_EARLIER_TEXTS + len(rows))
+        )
+        heard[session_id] = [(at, plain(text)) for at, text in reversed(said.all())]
+    return heard
+
+
+def _in_order(said: SelectOfScalar[SessionTurnRow]) -> SelectOfScalar[SessionTurnRow]:
+    return said.order_by(col(SessionTurnRow.at), col(SessionTurnRow.id))
