@@ -20,8 +20,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.admission import AdmissionActivities
-from activities.draft_and_plan import DraftAndPlanActivities
+from activities.answering import AnsweringActivities
 from activities.generation import GenerationActivities
+from activities.late_records import LateRecordWorkflows
 from activities.opening import OpeningActivities
 from activities.operations import OperationActivities
 from activities.planning import PlanningActivities
@@ -72,18 +73,19 @@ def turn_worker(
     Deadlines hold only while slots and the event loop are free, so local activities get a multiple of the turns
     that may be in flight, and workflow tasks are bounded (design section 3.1).
     """
+    later = LateRecordWorkflows(client)
     return Worker(
         client,
         task_queue=task_queue,
         workflows=TURN_WORKFLOWS,
         activities=[
+            *AnsweringActivities(bodies, recorder, later).get_activities(),
             *OpeningActivities(bodies.open).get_activities(),
             *GenerationActivities(bodies.generate).get_activities(),
             *PlanningActivities(bodies.plan).get_activities(),
-            *DraftAndPlanActivities(bodies.generate, bodies.plan).get_activities(),
             *RetrievalActivities(bodies.retrieve).get_activities(),
             *AdmissionActivities(bodies.admit).get_activities(),
-            *RecordingActivities(recorder).get_activities(),
+            *RecordingActivities(recorder, later).get_activities(),
         ],
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
         max_concurrent_workflow_tasks=settings.concurrent_turns,

@@ -22,6 +22,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.admission import AdmissionActivities
 from activities.generation import GenerationActivities
+from activities.late_records import LateRecordWorkflows
 from activities.opening import OpeningActivities
 from activities.planning import PlanningActivities
 from activities.recording import RecordingActivities
@@ -125,7 +126,7 @@ async def everyday_worker(client: Client, bodies: TurnStageBodies, recorder: Tur
             *PlanningActivities(bodies.plan).get_activities(),
             *RetrievalActivities(bodies.retrieve).get_activities(),
             *AdmissionActivities(bodies.admit).get_activities(),
-            *RecordingActivities(recorder).get_activities(),
+            *RecordingActivities(recorder, LateRecordWorkflows(client)).get_activities(),
         ],
         workflow_runner=UnsandboxedWorkflowRunner(),
     ):

@@ -1,14 +1,13 @@
 """One user turn as a Temporal workflow (specification section 3; design section 3).
 
-`TurnWorkflow.run` accepts the request and hands it to `run_turn`, the algorithm every driver shares. What is
-Temporal's is below it: how a stage is started (`_start`, the one switch between the durabilities `turn` and
-`stage`), how the deadline races the planner, and who records a turn when the store cannot.
+`TurnWorkflow.run` accepts the request and has it answered in one of two durabilities by `run_turn`, the algorithm
+every driver shares. In `turn` one local activity runs it, stages and all; in `stage` it runs here, and what is
+Temporal's about its stages is below: how one is started (`_start`), and how the deadline races the planner.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Generator
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -18,6 +17,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
+    ApplicationErrorCategory,
     FailureError,
     TimeoutError,
     TimeoutType,
@@ -29,14 +29,13 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel
 
     from retold.contracts import names
+    from retold.contracts.answering import AnswerInput, AnswerResult, TurnFailure, TurnStart
     from retold.contracts.decision import TurnRecord
     from retold.contracts.identity import turn_workflow_id
     from retold.contracts.recording import RecordInput, RecordResult
     from retold.contracts.stages import (
         AdmitInput,
         AdmitResult,
-        DraftAndPlanInput,
-        DraftAndPlanResult,
         DraftInput,
         DraftResult,
         FailureKind,
@@ -52,12 +51,10 @@ with workflow.unsafe.imports_passed_through():
         StageFailure,
     )
     from retold.contracts.turn import Durability, TurnRequest, TurnResult
-    from retold.policy.driver import DraftFailedError, Running, TurnStart
-    from retold.policy.ports import TurnConflictError
+    from retold.policy.driver import Running, turn_failure
     from retold.policy.utility_aware import run_turn
     from retold.telemetry.names import WORKFLOW_SPAN, mark_turn, turn_span
     from workflows.accepting import WRONGLY_CALLED, accepted, refusal
-    from workflows.draft_and_plan import DraftAndPlan, PairedPlan
     from workflows.host_generation import HostGenerator
 
 BACKSTOP = timedelta(milliseconds=500)
@@ -66,6 +63,10 @@ BACKSTOP = timedelta(milliseconds=500)
 HEARTBEAT_TIMEOUT = timedelta(seconds=1)
 OPEN_LIMIT = timedelta(seconds=10)
 """Above the longest profile timeout there can be, which `open` enforces itself."""
+TURN_LIMIT = timedelta(hours=1)
+"""Above all that the limits of a turn's stages can add up to; its execution timeout ends it sooner."""
+RECORD_LIMIT = timedelta(minutes=1)
+"""Of one attempt. A turn is not over before its record is somewhere durable, so there is always another."""
 NEVER_RETRIED = ["PayloadsTooLarge", names.SESSION_OWNED_BY_ANOTHER]
 
 
@@ -93,21 +94,30 @@ class TurnWorkflow:
             trace_id=_trace_id(),
         )
         try:
-            result = await run_turn(turn, start, _TemporalStages(turn))
-        except TurnConflictError as error:
-            raise ApplicationError(str(error), type=names.TURN_CONFLICT, non_retryable=True) from error
-        except DraftFailedError as error:
-            raise ApplicationError(
-                str(error), error.decision_id, error.failure.error, type=names.DRAFT_FAILED, non_retryable=True
-            ) from error
+            answered = await self._answered(turn, start)
         except FailureError:
             raise
-        except Exception as error:
-            # A mistake of ours. Left alone it would fail the workflow task again and again while the host waits.
-            workflow.logger.exception("the turn's algorithm failed")
-            raise ApplicationError(type(error).__name__, type=names.MISTAKE, non_retryable=True) from error
-        mark_turn(result)
-        return result
+        except Exception as error:  # noqa: BLE001 - it would fail the workflow task for ever while the host waits
+            answered = AnswerResult(failure=turn_failure(error))
+            if answered.failure is not None and answered.failure.type == names.MISTAKE:
+                workflow.logger.exception("the turn's algorithm failed")
+        if answered.given_up:
+            raise asyncio.CancelledError
+        if answered.result is None:
+            assert answered.failure is not None, "a turn that was answered in no way says why"
+            raise _as_error(answered.failure)
+        mark_turn(answered.result)
+        return answered.result
+
+    async def _answered(self, turn: TurnRequest, start: TurnStart) -> AnswerResult:
+        """In one activity if the turn may be in `turn`: whether it is can depend on the worker's configuration."""
+        stages = _TemporalStages(turn)
+        if turn.options.durability is not Durability.STAGE and turn.options.host_generation is None:
+            answered = await _in_one_activity(turn, start)
+            if answered.opened is None:
+                return answered
+            stages.opened = answered.opened
+        return AnswerResult(result=await run_turn(turn, start, stages))
 
 
 def _accepted(request: RawValue) -> TurnRequest:
@@ -123,6 +133,34 @@ def _accepted(request: RawValue) -> TurnRequest:
 def _trace_id() -> str | None:
     context = trace.get_current_span().get_span_context()
     return f"{context.trace_id:032x}" if context.is_valid else None
+
+
+def _as_error(failure: TurnFailure) -> ApplicationError:
+    category = ApplicationErrorCategory.BENIGN if failure.by_host else ApplicationErrorCategory.UNSPECIFIED
+    return ApplicationError(failure.message, *failure.details, type=failure.type, non_retryable=True, category=category)
+
+
+async def _in_one_activity(turn: TurnRequest, start: TurnStart) -> AnswerResult:
+    """The activity hears of a host that gives up, and says whether the turn was decided by then."""
+    answering = _start_answering(turn, start)
+    try:
+        return await answering
+    except (asyncio.CancelledError, FailureError) as error:
+        if not is_cancelled_exception(error):
+            raise
+    # It never ran in this attempt; whether it did in one whose task the server took back, the log knows.
+    return await _start_answering(turn, start.model_copy(update={"given_up": True}))
+
+
+def _start_answering(turn: TurnRequest, start: TurnStart) -> workflow.ActivityHandle[AnswerResult]:
+    return workflow.start_local_activity(
+        names.ANSWER_TURN,
+        AnswerInput(request=turn, start=start),
+        result_type=AnswerResult,
+        schedule_to_close_timeout=TURN_LIMIT,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )
 
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
@@ -166,29 +204,30 @@ class _RunningStage(Generic[ResultT]):
 
 
 class _TemporalStages:
+    """The stages of durability `stage`: each durable on its own."""
+
     def __init__(self, request: TurnRequest) -> None:
         host = request.options.host_generation
+        self.opened: OpenResult | None = None
+        """What was opened already, before it was known which durability the turn has."""
         self._host = None if host is None else HostGenerator(request, host, self._settles)
         self._started_ns = workflow.time_ns()
         self._started_at = workflow.now()
-        self._durability = Durability.TURN
-        self._budget_ms: int | None = None
-        self._pair: DraftAndPlan | None = None
 
     def elapsed_ms(self) -> float:
-        if self._pair is not None and self._pair.clock_ms is not None:
-            return self._pair.clock_ms
         return (workflow.time_ns() - self._started_ns) / 1e6
 
     def utc_now(self) -> datetime:
         return self._started_at + timedelta(milliseconds=self.elapsed_ms())
 
     def choose(self, durability: Durability, budget_ms: int | None) -> None:
-        self._durability, self._budget_ms = durability, budget_ms
+        assert durability is Durability.STAGE, "a turn in `turn` is answered by one activity"
 
     # --- the stages ----------------------------------------------------------------------------------------
 
     async def open(self, stage: OpenInput) -> OpenResult:
+        if self.opened is not None:
+            return self.opened
         try:
             opened: OpenResult = await workflow.execute_local_activity(
                 names.OPEN_TURN,
@@ -204,9 +243,6 @@ class _TemporalStages:
         return opened
 
     def start_draft(self, stage: DraftInput) -> Running[DraftResult]:
-        if self._durability is Durability.TURN:
-            self._pair = DraftAndPlan(stage, self._budget_ms, self.elapsed_ms(), self._draft_and_plan)
-            return self._pair.draft()
         handle: asyncio.Task[DraftResult]
         if self._host is not None:
             handle = asyncio.create_task(self._host.draft(stage))
@@ -215,23 +251,10 @@ class _TemporalStages:
         return _RunningStage(handle, lambda failure: DraftResult(failure=failure), self.elapsed_ms)
 
     def start_plan(self, stage: PlanInput) -> Running[PlanResult]:
-        if self._pair is not None:
-            return self._pair.with_plan(stage)
         handle = self._start(names.PLAN_GAPS, stage, stage.limit, PlanResult)
         return _RunningStage(handle, lambda failure: PlanResult(failure=failure), self.elapsed_ms)
 
-    async def _draft_and_plan(self, stage: DraftAndPlanInput) -> DraftAndPlanResult:
-        planning_ms = 0.0 if stage.plan is None else stage.plan.limit.limit_ms
-        whole = Limit(limit_ms=stage.draft.limit.limit_ms + planning_ms)
-        handle = self._start(names.DRAFT_AND_PLAN, stage, whole, DraftAndPlanResult)
-        both: DraftAndPlanResult = await _RunningStage(
-            handle, lambda failure: DraftAndPlanResult(draft=DraftResult(failure=failure)), self.elapsed_ms
-        )
-        return both
-
     async def before_deadline(self, plan: Running[PlanResult], limit: Limit) -> bool:
-        if isinstance(plan, PairedPlan):
-            return plan.before_deadline()
         assert isinstance(plan, _RunningStage)
         return await self._settles(plan.handle, limit)
 
@@ -262,35 +285,12 @@ class _TemporalStages:
         return await _RunningStage(handle, lambda failure: RegenerateResult(failure=failure), self.elapsed_ms)
 
     async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
-        """Record the turn, come what may: a host that gives up now comes too late, the turn is decided."""
-        recording = asyncio.create_task(self._record(record, limit_ms))
-        while not recording.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(recording)
-        return recording.result()
-
-    async def _record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
-        """Now if the store is quick; else by a workflow of its own that outlives this one."""
-        try:
-            recorded: RecordResult = await workflow.execute_local_activity(
-                names.RECORD_TURN,
-                RecordInput(record=record, limit_ms=limit_ms),
-                result_type=RecordResult,
-                schedule_to_close_timeout=timedelta(milliseconds=limit_ms) + BACKSTOP,
-                retry_policy=RetryPolicy(maximum_attempts=1),
-            )
-        except FailureError:
-            recorded = RecordResult(written=False)
-        if recorded.written:
-            return recorded
-        info = workflow.info()
-        # Awaiting the start matters: a child started and abandoned in the task that ends its parent never runs.
-        await workflow.start_child_workflow(
-            names.RECORD_TURN_WORKFLOW,
-            record,
-            id=f"record/{info.run_id}",
-            task_timeout=info.task_timeout,
-            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        """Tried until it is on record or handed over: the activity says which."""
+        recorded: RecordResult = await workflow.execute_local_activity(
+            names.RECORD_TURN,
+            RecordInput(record=record, limit_ms=limit_ms),
+            result_type=RecordResult,
+            start_to_close_timeout=RECORD_LIMIT,
         )
         return recorded
 
@@ -304,15 +304,13 @@ class _TemporalStages:
         attempts: int = 2,
         alone: bool = False,
     ) -> asyncio.Task[Any]:
-        """Start a stage the way the durability asks for. A stage that runs `alone` may be local in both.
+        """Start a stage; one that runs `alone`, with nothing beside it to wait for, as a local activity.
 
         Attempts of a regular stage are for a worker's death: a stage answers its own failures by value. A stage
         that was handed out again finds its deadline passed and says so.
         """
-        if self._pair is not None:
-            self._pair.plan_looked_at()
         until = timedelta(milliseconds=limit.limit_ms) + BACKSTOP
-        if alone or self._durability is Durability.TURN:
+        if alone:
             return workflow.start_local_activity(
                 name,
                 stage,

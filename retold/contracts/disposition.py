@@ -119,6 +119,9 @@ SERVING_DISPOSITIONS = (
 )
 """The seven dispositions a served turn can end with (specification section 4)."""
 
+UNANSWERED = frozenset({_D.FAILED, _D.CANCELLED})
+"""How a turn ends without an answer."""
+
 
 class Outcome(NamedTuple):
     """A disposition with its reason. Build it with :func:`outcome`, which refuses a pair outside the table."""

@@ -29,7 +29,6 @@ REVIEW_WORKFLOW = "ReviewWorkflow"
 DECIDE_REVIEW_WORKFLOW = "DecideReviewWorkflow"
 """A decision that found no open workflow to take it: answered from the row, and audited."""
 
-DRAFT_AND_PLAN = "draft_and_plan"
 ANSWER_TURN = "answer_turn"
 OPEN_TURN = "open_turn"
 GENERATE_DRAFT = "generate_draft"

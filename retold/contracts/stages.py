@@ -185,15 +185,6 @@ class PlanInput(Contract):
     limit: Limit
 
 
-class DraftAndPlanInput(Contract):
-    """Draft and plan as one activity, where a turn is repeated as a whole anyway (durability `turn`)."""
-
-    draft: DraftInput
-    plan: PlanInput | None
-    budget_ms: Milliseconds | None
-    """How long the plan may outlast the draft; None: until its own limit."""
-
-
 class RetrieveInput(Contract):
     decision_id: str
     principal: Principal
@@ -266,15 +257,6 @@ class DraftResult(StageResult):
 
 class PlanResult(StageResult):
     gaps: Annotated[tuple[ProposedGap, ...], Field(max_length=PROPOSALS_MAX)] = ()
-
-
-class DraftAndPlanResult(Contract):
-    draft: DraftResult
-    drafted_after_ms: Milliseconds = 0.0
-    plan: PlanResult | None = None
-    """None: not asked for, cut off by the budget, or dropped with a failed draft."""
-    planned_after_ms: Milliseconds = 0.0
-    plan_cut_off: bool = False
 
 
 class RetrieveResult(StageResult):

@@ -6,10 +6,12 @@ Three drivers implement `TurnStages`: the Temporal workflow, the in-process orch
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from retold.contracts import names
+from retold.contracts.answering import TurnFailure
+from retold.contracts.answering import TurnStart as TurnStart
 from retold.contracts.decision import TurnRecord
 from retold.contracts.recording import RecordResult
 from retold.contracts.stages import (
@@ -30,6 +32,7 @@ from retold.contracts.stages import (
 )
 from retold.contracts.turn import Durability
 from retold.policy.bundles import bundle_components as bundle_components
+from retold.policy.ports import SessionOwnedByAnotherError, TurnConflictError
 
 
 class DraftFailedError(Exception):
@@ -39,6 +42,20 @@ class DraftFailedError(Exception):
         super().__init__(f"the draft failed ({failure.kind.value}: {failure.error}); see decision {decision_id}")
         self.failure = failure
         self.decision_id = decision_id
+
+
+def turn_failure(error: Exception) -> TurnFailure:
+    """What the host hears of a turn that raised. A mistake of ours is named by its type: its message may hold text."""
+    match error:
+        case SessionOwnedByAnotherError():
+            return TurnFailure(type=names.SESSION_OWNED_BY_ANOTHER, message=str(error), by_host=True)
+        case TurnConflictError():
+            return TurnFailure(type=names.TURN_CONFLICT, message=str(error), by_host=True)
+        case DraftFailedError():
+            details = (error.decision_id, error.failure.error)
+            return TurnFailure(type=names.DRAFT_FAILED, message=str(error), details=details)
+        case _:
+            return TurnFailure(type=names.MISTAKE, message=type(error).__name__)
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -85,14 +102,3 @@ class TurnStages(Protocol):
 
     async def record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
         """Write the record within the limit, or see to it that it is written later."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TurnStart:
-    """What a driver knows of a turn beside the request."""
-
-    started_at: datetime
-    late_by_ms: float = 0.0
-    redelivered: bool = False
-    """The turn is being repeated because the worker that had it died."""
-    trace_id: str | None = None

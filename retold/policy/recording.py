@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from retold.contracts.decision import TurnRecord
+from retold.contracts.disposition import UNANSWERED
 from retold.contracts.recording import RecordResult
+from retold.contracts.stages import StoredAnswer
 from retold.policy.limits import LimitReachedError, within
 from retold.policy.ports import TurnStore
+
+ASKED_AGAIN_AFTER_S = 0.2
+
+_logger = logging.getLogger(__name__)
+
+
+class LateRecords(Protocol):
+    """Somebody durable who writes a record that could not be written now."""
+
+    async def take(self, record: TurnRecord) -> StoredAnswer | None:
+        """See to it that the record is written, whatever happens to this process from now on.
+
+        Returns:
+            The answer of another record of this run of the turn that was taken before, if one was: that one is
+            written, this one is not.
+
+        Raises:
+            Exception: it could not be taken.
+        """
+
+
+def answer_of(record: TurnRecord, *, recorded: bool) -> StoredAnswer | None:
+    """What the host gets, or got, by this record; None for a turn without an answer."""
+    if record.draft is None or record.decision.disposition in UNANSWERED:
+        return None
+    result = record.decision.as_result(record.final or record.draft, recorded=recorded)
+    return StoredAnswer(request_digest=result.request_digest, result=result.model_dump(mode="json"))
 
 
 @dataclass
@@ -65,6 +96,19 @@ class TurnRecorder:
             return RecordResult(written=False, why_not=type(error).__name__)
         self.breaker.succeeded()
         return RecordResult(written=True, earlier=earlier)
+
+    async def record(self, record: TurnRecord, limit_ms: float, later: LateRecords) -> RecordResult:
+        """On record or in somebody's durable hands when this returns, however long that takes.
+
+        It takes long only while neither the store nor Temporal can be reached, and then no answer could leave either.
+        """
+        while not (recorded := await self.try_record(record, limit_ms)).written:
+            try:
+                return recorded.model_copy(update={"earlier": await later.take(record)})
+            except Exception as error:  # noqa: BLE001 - whatever is in the way, the record must not be lost
+                _logger.warning("a record could not be handed over (%s), trying again", type(error).__name__)
+                await asyncio.sleep(ASKED_AGAIN_AFTER_S)
+        return recorded
 
     async def record_until_written(self, record: TurnRecord, *, first_wait_ms: float = 200.0) -> None:
         """Retry for as long as it takes, with waits doubling up to 10 s. For drivers without a durable queue."""

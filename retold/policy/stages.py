@@ -6,10 +6,8 @@ Record text is loaded here, by id, with scope and lifecycle checked at that mome
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from retold.contracts.config import Switches, UtilityAwareConfig
@@ -18,8 +16,6 @@ from retold.contracts.record import MemoryRecord, RecordRef
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
-    DraftAndPlanInput,
-    DraftAndPlanResult,
     DraftInput,
     DraftResult,
     ModelUse,
@@ -36,7 +32,7 @@ from retold.contracts.stages import (
 )
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.bundles import BundleNotApprovedError, Certificate
-from retold.policy.limits import abandon, failure_of, left_ms, utc_now, within
+from retold.policy.limits import failure_of, left_ms, utc_now, within
 from retold.policy.ports import (
     AdmissionPolicy,
     CandidateRetriever,
@@ -226,36 +222,6 @@ class PlanStage:
                 return PlanResult(gaps=plan.gaps, usage=plan.usage)
             except Exception as error:  # noqa: BLE001 - fail closed on whatever a policy raises
                 return PlanResult(failure=span.failed(failure_of(error)))
-
-
-async def draft_and_plan(generate: GenerateStages, plan: PlanStage, stage: DraftAndPlanInput) -> DraftAndPlanResult:
-    """Both at once in this process, the plan's budget counted from the draft's end (section 3.3)."""
-    started = time.monotonic()
-
-    def elapsed_ms() -> float:
-        return (time.monotonic() - started) * 1000
-
-    planning = None if stage.plan is None else asyncio.ensure_future(_with_end(plan(stage.plan), elapsed_ms))
-    try:
-        draft = await generate.draft(stage.draft)
-        drafted_ms = elapsed_ms()
-        if planning is None or draft.text is None:
-            return DraftAndPlanResult(draft=draft, drafted_after_ms=drafted_ms)
-        budget_s = None if stage.budget_ms is None else stage.budget_ms / 1000
-        await asyncio.wait({planning}, timeout=budget_s)
-        if not planning.done():
-            return DraftAndPlanResult(
-                draft=draft, drafted_after_ms=drafted_ms, planned_after_ms=elapsed_ms(), plan_cut_off=True
-            )
-        planned, planned_ms = planning.result()
-        return DraftAndPlanResult(draft=draft, drafted_after_ms=drafted_ms, plan=planned, planned_after_ms=planned_ms)
-    finally:
-        if planning is not None and not planning.done():
-            abandon(planning)
-
-
-async def _with_end(planning: Awaitable[PlanResult], elapsed_ms: Callable[[], float]) -> tuple[PlanResult, float]:
-    return await planning, elapsed_ms()
 
 
 @dataclass(frozen=True, kw_only=True)

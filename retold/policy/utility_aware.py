@@ -12,7 +12,9 @@ the rules saw.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Awaitable
 
 from retold.contracts.config import AdmissionMode
 from retold.contracts.decision import StageTiming, TurnDecision
@@ -20,6 +22,7 @@ from retold.contracts.disposition import Disposition as D
 from retold.contracts.disposition import Outcome, outcome
 from retold.contracts.disposition import Reason as R
 from retold.contracts.record import RetrievalCategory
+from retold.contracts.recording import RecordResult
 from retold.contracts.stages import (
     AdmitInput,
     DraftInput,
@@ -49,10 +52,12 @@ async def run_turn(request: TurnRequest, start: TurnStart, stages: TurnStages) -
     Raises:
         DraftFailedError: there is no draft, hence no answer.
         TurnConflictError: this turn was already answered for another text.
-        asyncio.CancelledError: the host gave up; recorded as `cancelled`.
+        asyncio.CancelledError: the host gave up before the turn was decided; recorded as `cancelled`.
     """
     turn = _Turn(request, start, stages)
     try:
+        if start.given_up:
+            raise asyncio.CancelledError
         if (earlier := await turn.open()) is not None:
             return earlier
         await turn.draft_and_plan()
@@ -60,16 +65,28 @@ async def run_turn(request: TurnRequest, start: TurnStart, stages: TurnStages) -
             await turn.improve()
     except asyncio.CancelledError:
         turn.cancelled()
-        await stages.record(turn.as_record(), RECORD_LIMIT_MS)
-        raise
+        recorded = await _come_what_may(stages.record(turn.as_record(), RECORD_LIMIT_MS))
+        if recorded.earlier is None:
+            raise
+        # Another attempt had decided this turn before its host gave up.
+        return turn.answered_before(recorded.earlier)
     record = turn.as_record()
-    recorded = await stages.record(record, turn.record_limit_ms())
+    recorded = await _come_what_may(stages.record(record, turn.record_limit_ms()))
     if turn.draft is None:
         assert turn.outcomes.draft_failure is not None
         raise DraftFailedError(turn.outcomes.draft_failure, turn.decision_id)
     if recorded.earlier is not None:
         return turn.answered_before(recorded.earlier)
     return turn.as_result(record.decision, recorded.written)
+
+
+async def _come_what_may(recording: Awaitable[RecordResult]) -> RecordResult:
+    """A host that gives up while its turn is recorded comes too late: the turn is decided, and the answer is its."""
+    task = asyncio.ensure_future(recording)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
 
 
 class _Turn(TurnBooks):

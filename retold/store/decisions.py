@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.decision import TurnDecision, TurnRecord
-from retold.contracts.disposition import Disposition
+from retold.contracts.disposition import UNANSWERED, Disposition
 from retold.contracts.record import RecordRef
 from retold.contracts.stages import SearchEntry, StoredAnswer
 from retold.policy.ports import SessionOwnedByAnotherError
@@ -20,9 +20,6 @@ from retold.store import sessions
 from retold.store.engine import JsonText
 from retold.store.tables import DecisionRow, SearchRow, SessionTurnRow, table_of
 from retold.store.upsert import dialect_of, insert
-
-UNANSWERED = (Disposition.FAILED.value, Disposition.CANCELLED.value)
-"""How a turn ends without an answer. A later run of the same turn may replace such a row, and no other."""
 
 
 def record_turn(session: Session, record: TurnRecord) -> StoredAnswer | None:
@@ -107,13 +104,13 @@ def searches_of(session: Session, decision_id: str) -> Sequence[SearchEntry]:
 
 
 def _replaces(decision: TurnDecision, stored: DecisionRow) -> bool:
-    """An answer stays. Over a row without one goes any answer, or a later run that also had none.
+    """An answer stays. Over a row without one goes any answer, or a later run of the turn that also had none.
 
     Rows may arrive late and out of order, so the runs' own times decide, not the order of arrival.
     """
     if stored.disposition not in UNANSWERED:
         return False
-    return decision.disposition.value not in UNANSWERED or decision.at > stored.at
+    return decision.disposition not in UNANSWERED or decision.at > stored.at
 
 
 def _remove(session: Session, decision: TurnDecision) -> None:

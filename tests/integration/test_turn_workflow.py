@@ -22,7 +22,6 @@ from retold.client import (
     InvalidTurnError,
     RetoldError,
     SessionOwnedByAnotherError,
-    TurnCancelledError,
     TurnConflictError,
     TurnDeadlineError,
     TurnResult,
@@ -36,7 +35,7 @@ from retold.policy.recording import TurnRecorder
 from retold.policy.replay import replay
 from retold.settings import WorkerSettings
 from tests.cases import CASES, SERVED, Case
-from tests.scripted import ANNA, DRAFT, FINAL, NEVER_MS, Stack, Step, request, scripted
+from tests.scripted import ANNA, DRAFT, FINAL, Stack, Step, request, scripted
 from worker import TURN_WORKFLOWS, turn_worker
 
 BOTH = pytest.mark.parametrize("durability", [Durability.TURN, Durability.STAGE])
@@ -136,20 +135,6 @@ async def test_two_turns_of_one_session_at_once_both_get_their_answers(client: C
         results = await asyncio.gather(*(host.send(turn) for turn in turns))
         assert {result.answer for result in results} == {DRAFT}
         assert len(stack.store.written) == 2
-
-
-@pytest.mark.parametrize("hanging", ["draft", "plan", "admit", "regenerate"])
-async def test_cancellation_by_the_host_is_recorded(client: Client, hanging: str) -> None:
-    stack, principal = scripted(SERVED.but(**{hanging: Step(None, NEVER_MS)})), unique()
-    async with serving(client, stack) as host:
-        turn = asyncio.create_task(ask(host, stack, principal, Durability.STAGE))
-        while hanging not in stack.called.ports:
-            await asyncio.sleep(0.02)
-        await host.cancel(principal, "s1", "t1")
-        with pytest.raises(TurnCancelledError):
-            await turn
-        assert (stack.decision.disposition, stack.decision.reason) == (Disposition.CANCELLED, Reason.BY_HOST)
-        await assert_replays(client.get_workflow_handle(turn_workflow_id(principal, "s1", "t1")))
 
 
 async def test_the_callers_deadline_ends_the_wait_and_the_answer_can_be_picked_up(client: Client) -> None:

@@ -7,16 +7,19 @@ import contextlib
 
 import pytest
 
+from retold.contracts.decision import TurnRecord
 from retold.contracts.disposition import Disposition, Reason
-from retold.contracts.stages import ProfileBlock, ProposedGap
+from retold.contracts.stages import ProfileBlock, ProposedGap, StoredAnswer
 from retold.contracts.turn import TurnOptions
-from retold.policy.driver import DraftFailedError
+from retold.policy.driver import DraftFailedError, TurnStart
+from retold.policy.in_process import InProcessStages
 from retold.policy.orchestrator import TurnMemoryDecision, UtilityAwareOrchestrator
 from retold.policy.ports import GapDecision
 from retold.policy.recording import CircuitBreaker, TurnRecorder
 from retold.policy.replay import replay
+from retold.policy.utility_aware import run_turn
 from tests.cases import CASES, SERVED, Case
-from tests.scripted import ANNA, DRAFT, FINAL, NEVER_MS, RECORDS, Script, Stack, Step, helpful, scripted
+from tests.scripted import ANNA, DRAFT, FINAL, NEVER_MS, NOW, RECORDS, Script, Stack, Step, helpful, request, scripted
 
 
 async def play(stack: Stack, recorder: TurnRecorder | None = None) -> TurnMemoryDecision:
@@ -189,17 +192,55 @@ async def test_a_blocking_policy_that_exits_does_not_take_the_process_along() ->
     assert stack.decision.reason is Reason.PLANNER_ERROR
 
 
-async def test_giving_up_while_the_record_is_written_loses_no_row() -> None:
-    stack = scripted(SERVED.but(record=Step(None, 300)))
-    orchestrator = UtilityAwareOrchestrator(stack.bodies, TurnRecorder(stack.store))
-    turn = asyncio.create_task(orchestrator.prepare_turn(ANNA, "s1", "t1", "what can I eat?"))
+async def test_giving_up_while_the_record_is_written_comes_too_late() -> None:
+    stack = scripted(SERVED.but(record=Step(None, 100)))
+    turn = asyncio.create_task(play(stack))
     while not stack.store.attempts:
         await asyncio.sleep(0.005)
     turn.cancel()
+    assert (await turn).response == FINAL
+    assert stack.decision.disposition is Disposition.REGENERATED
+
+
+async def test_giving_up_a_turn_that_another_attempt_has_answered_gets_that_answer() -> None:
+    stack = scripted(SERVED)
+    answered = (await play(stack)).result
+    given_up = TurnStart(started_at=NOW, given_up=True)
+    stages = InProcessStages(stack.bodies, TurnRecorder(stack.store).try_record)
+    assert await run_turn(request(SERVED), given_up, stages) == answered
+    stages = InProcessStages(stack.bodies, TurnRecorder(stack.store).try_record)
     with pytest.raises(asyncio.CancelledError):
-        await turn
-    await orchestrator.aclose()
-    assert len(stack.store.written) == 1
+        await run_turn(request(SERVED, "t2"), given_up, stages)
+    assert {row.decision.disposition for row in stack.store.written.values()} == {
+        Disposition.REGENERATED,
+        Disposition.CANCELLED,
+    }
+
+
+class Refusing:
+    """Refuses a record twice, then takes it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def take(self, record: TurnRecord) -> StoredAnswer | None:
+        self.asked += 1
+        if self.asked < 3:
+            raise ConnectionError("Temporal is away")
+        return None
+
+
+@pytest.mark.parametrize(("failures", "asked", "written"), [(0, 0, True), (1, 1, True), (2, 2, True), (9, 3, False)])
+async def test_a_record_is_somewhere_durable_before_its_turn_ends(
+    failures: int, asked: int, written: bool
+) -> None:
+    stack, later = scripted(SERVED), Refusing()
+    stack.store.fail_next = failures
+    recorder = TurnRecorder(stack.store, CircuitBreaker(failures_to_open=100))
+    stages = InProcessStages(stack.bodies, lambda record, limit_ms: recorder.record(record, limit_ms, later))
+    result = await run_turn(request(SERVED), TurnStart(started_at=NOW), stages)
+    assert (result.answer, result.recorded, later.asked) == (FINAL, written, asked)
+    assert len(stack.store.written) == written
 
 
 async def test_text_no_part_of_the_path_could_carry_is_malformed_in_every_driver() -> None:
