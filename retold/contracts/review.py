@@ -115,6 +115,7 @@ class ReviewFilter(Contract):
     tenants: tuple[Name, ...] | None = None
     """A reviewer's own tenants, or one of them."""
     reason: ActivationReason | None = None
+    category: ActivationCategory | None = None
     language: Name | None = None
     opened_before: UtcTime | None = None
     """Exclusive: what is older than this."""

@@ -60,8 +60,13 @@ def page(session: Session, wanted: ReviewFilter, cursor: str | None) -> ReviewPa
     shown = rows[: wanted.limit]
     more = len(rows) > wanted.limit
     return ReviewPage(
-        items=tuple(_readable(row) for row in shown), total=total, next_cursor=_cursor(shown[-1]) if more else None
+        items=tuple(_readable(row) for row in shown), total=total, next_cursor=cursor_after(shown[-1]) if more else None
     )
+
+
+def cursor_after(listed: Review | UnreadableReview | ReviewRow) -> str:
+    """The place in the queue right behind this item: what a page that ends with it gives out."""
+    return base64.urlsafe_b64encode(f"{listed.opened_at.isoformat()} {listed.review_id}".encode()).decode()
 
 
 def item(session: Session, review_id: str, at: datetime, assemble: Assemble) -> ReviewItem | UnreadableReview | None:
@@ -139,6 +144,8 @@ def _conditions(wanted: ReviewFilter) -> list[ColumnElement[bool]]:
         conditions.append(col(ReviewRow.tenant).in_(wanted.tenants))
     if wanted.reason is not None:
         conditions.append(col(ReviewRow.reason) == wanted.reason.value)
+    if wanted.category is not None:
+        conditions.append(col(ReviewRow.category) == wanted.category.value)
     if wanted.language is not None:
         conditions.append(col(ReviewRow.language) == wanted.language)
     if wanted.opened_before is not None:
@@ -197,10 +204,6 @@ def _history(session: Session, row: ReviewRow) -> tuple[ReviewEvent, ...]:
         ReviewEvent(at=event.at, actor=event.actor, event=event.event, reason=event.reason)
         for event in reversed(events)
     )
-
-
-def _cursor(row: ReviewRow) -> str:
-    return base64.urlsafe_b64encode(f"{row.opened_at.isoformat()} {row.review_id}".encode()).decode()
 
 
 def _read_cursor(cursor: str) -> tuple[datetime, str]:
