@@ -8,7 +8,6 @@ slow hash) and the public key, and can forge neither a token nor a decision from
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import secrets
 from dataclasses import dataclass, field
@@ -55,7 +54,7 @@ class ReviewerCredential:
             raise MalformedTokenError(f"a reviewer's token looks like {_PREFIX}.….…, as it was shown when it was made")
         try:
             reviewer_id, secret = _unpacked(parts[1]).decode(), _unpacked(parts[2])
-        except (binascii.Error, UnicodeError) as error:
+        except ValueError as error:  # no base64, or no UTF-8 in it
             raise MalformedTokenError("the token is damaged: copy it again, whole") from error
         if len(secret) != _SECRET_BYTES or not reviewer_id.strip():
             raise MalformedTokenError("the token is damaged: copy it again, whole")
