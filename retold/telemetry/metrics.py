@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Observation
 
 from retold.contracts.decision import TurnDecision
 from retold.contracts.disposition import Disposition
+from retold.contracts.review import RefusedDecision
 from retold.contracts.stages import Stage
 from retold.policy.blocking import BlockingPool
 
 METER = "retold"
+
+ForgottenWhat = Literal["record", "session", "principal"]
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 15.0, 30.0)
 TOKENS = (16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0)
@@ -276,6 +279,17 @@ def observe_turn(decision: TurnDecision, *, late: bool = False) -> None:
         count(REDELIVERED)
     if late:
         count(RECORDED_LATE)
+
+
+def announce() -> None:
+    """Let the counters whose first step must wake somebody begin at zero: an alert sees a step, not a first value."""
+    for what in get_args(ForgottenWhat):
+        for ended in ("receipt", "text_left"):
+            count(FORGETS, 0, what=what, ended=ended)
+    for why in RefusedDecision:
+        count(REVIEW_REFUSALS, 0, why=why.value)
+    count(RECORDED_LATE, 0)
+    count(REDELIVERED, 0)
 
 
 def added_latency_ms(decision: TurnDecision) -> float | None:

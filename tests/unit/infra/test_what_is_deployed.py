@@ -1,0 +1,129 @@
+"""Dashboards, alerts and metrics agree with each other and with the code, without any tool but a parser."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from retold.telemetry.metrics import INSTRUMENTS, Instrument
+
+ROOT = Path(__file__).parents[3]
+INFRA = ROOT / "infra"
+RULES = yaml.safe_load((INFRA / "prometheus" / "rules" / "retold.yml").read_text())
+ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"] if "alert" in rule}
+RECORDED = {rule["record"] for group in RULES["groups"] for rule in group["rules"] if "record" in rule}
+SDK_METRICS = re.compile(r"^(temporal_[a-z_]+|up)$")
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+build = loaded(INFRA / "grafana" / "build.py")
+
+
+@pytest.mark.parametrize("dashboard", build.DASHBOARDS, ids=lambda each: each.uid)
+def test_the_dashboards_are_what_their_table_builds(dashboard: Any) -> None:
+    assert build.path(dashboard).read_text() == build.text(dashboard), "run python infra/grafana/build.py"
+    panels = json.loads(build.path(dashboard).read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    boxes = [(p["gridPos"]["x"], p["gridPos"]["y"], p["gridPos"]["w"], p["gridPos"]["h"]) for p in panels]
+    for index, (x, y, w, h) in enumerate(boxes):
+        assert x + w <= build.COLUMNS
+        for x2, y2, w2, h2 in boxes[index + 1 :]:
+            assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y, "two panels overlap"
+
+
+def _queries() -> Iterator[tuple[str, str]]:
+    for dashboard in build.DASHBOARDS:
+        for panel in dashboard.panels:
+            yield from ((f"{dashboard.uid}: {panel.title}", query) for query in panel.queries.values())
+    for group in RULES["groups"]:
+        yield from ((rule.get("alert") or rule["record"], rule["expr"]) for rule in group["rules"])
+
+
+@pytest.mark.parametrize(("where", "query"), list(_queries()))
+def test_every_query_parses_and_asks_for_metrics_and_labels_that_exist(where: str, query: str) -> None:
+    parsed = promql_parser.parse(query.replace("$__rate_interval", "5m"))
+    selectors = list(_selectors(parsed))
+    assert selectors, "a query that selects nothing"
+    for name, labels in selectors:
+        if name in RECORDED or SDK_METRICS.match(name):
+            continue
+        instrument = _instrument(name)
+        unknown = labels - set(instrument.attributes) - {"le", "job", "instance"}
+        assert not unknown, f"{name} has no label {unknown}"
+
+
+def test_every_alert_has_a_test_that_fires_it_and_every_metric_that_wakes_somebody_an_alert() -> None:
+    tests = yaml.safe_load((INFRA / "prometheus" / "tests" / "retold_test.yml").read_text())["tests"]
+    fired = {each["alertname"] for test in tests for each in test["alert_rule_test"] if each["exp_alerts"]}
+    assert set(ALERTS) == fired
+    named = {name for each in INSTRUMENTS for name in re.findall(r"Retold[A-Za-z]+", each.alert)}
+    assert named <= set(ALERTS), "metrics.py names an alert that the rules do not have"
+    for name, rule in ALERTS.items():
+        assert rule["labels"]["severity"] in ("page", "ticket"), name
+
+
+def test_the_table_of_metrics_is_the_codes() -> None:
+    table = loaded(INFRA / "metrics_table.py")
+    assert table.OUT.read_text() == table.text(), "run python infra/metrics_table.py"
+
+
+def test_the_collector_only_wires_what_it_declares() -> None:
+    collector = yaml.safe_load((INFRA / "collector" / "collector.yaml").read_text())
+    service = collector["service"]
+    assert set(service["extensions"]) == set(collector["extensions"])
+    for kind in ("receivers", "processors", "exporters"):
+        used = {name for pipeline in service["pipelines"].values() for name in pipeline[kind]}
+        assert used == set(collector[kind]), f"{kind} declared and not used, or the other way round"
+    for pipeline in service["pipelines"].values():
+        assert pipeline["processors"][0] == "memory_limiter", "the limiter must see everything first"
+
+
+def test_no_secret_is_in_the_compose_file_and_every_service_can_be_judged() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    for name, service in compose["services"].items():
+        environment = service.get("environment", {})
+        for variable, value in environment.items():
+            if re.search(r"(PASSWORD|PWD|KEY|SECRET|TOKEN)(_*FILE)?$", variable):
+                assert str(value).startswith("/run/secrets/"), f"{name}: {variable} is not read from a file"
+        one_shot = service.get("restart") == "on-failure:5"
+        watched_from_outside = name in ("collector", "jaeger", "temporal-ui")
+        assert one_shot or watched_from_outside or "healthcheck" in service, f"{name} has no health check"
+
+
+def _instrument(name: str) -> Instrument:
+    for instrument in INSTRUMENTS:
+        base = instrument.prometheus_name
+        if name == base or (instrument.kind == "histogram" and name in (f"{base}_bucket", f"{base}_count")):
+            return instrument
+    raise AssertionError(f"no instrument is called {name} in Prometheus")
+
+
+def _selectors(node: Any) -> Iterator[tuple[str, set[str]]]:
+    """Metric name and matched labels of every selector below a node of the parsed query."""
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node.name or "", {matcher.name for matcher in node.matchers.matchers}
+    elif isinstance(node, promql_parser.MatrixSelector):
+        yield from _selectors(node.vector_selector)
+    for attribute in ("lhs", "rhs", "expr"):
+        if (child := getattr(node, attribute, None)) is not None:
+            yield from _selectors(child)
+    for child in getattr(node, "args", None) or ():
+        yield from _selectors(child)
