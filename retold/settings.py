@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -10,8 +11,9 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retold.contracts import names
-from retold.contracts._base import Contract
+from retold.contracts._base import Contract, Name
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig
+from retold.contracts.review import DEFAULT_BACKLOG_BOUND
 from retold.retrieval.config import RetrievalConfig
 
 
@@ -73,6 +75,35 @@ class ConsoleSettings(Contract):
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+class ReviewSettings(Contract):
+    """The queue of reviews: whose it is, how long it may be, and when somebody is told."""
+
+    owner: Name = "operators"
+    """Who answers for the backlog: a person, a team or an address."""
+    backlog_bound: Annotated[int, Field(ge=1, le=1_000_000)] = DEFAULT_BACKLOG_BOUND
+    """Most items open at once; what comes on top waits, `backlog_full`."""
+    remind_after_hours: Annotated[float, Field(gt=0)] = 48
+    escalate_after_hours: Annotated[float, Field(gt=0)] = 120
+    lives_for_days: Annotated[float, Field(gt=0)] = 14
+    """Then an item expires undecided, and its record stays conditional."""
+    look_every_minutes: Annotated[float, Field(gt=0)] = 360
+    """How often each item is compared with its record even if nobody says anything."""
+    sweep_every_s: Annotated[float, Field(gt=0)] = 5
+    """How soon an item's workflow starts, and hears that its item has ended."""
+    webhook_url: str | None = None
+    """Where reminders, escalations and a full backlog are POSTed as JSON (ids, counts, times; never a text)."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.remind_after_hours < self.escalate_after_hours < 24 * self.lives_for_days:
+            raise ValueError("a reminder comes before the escalation, and that before the item expires")
+        return self
+
+    @property
+    def lives_for(self) -> timedelta:
+        return timedelta(days=self.lives_for_days)
 
 
 class ModelRole(Contract):
@@ -145,6 +176,7 @@ class Settings(BaseSettings):
     decision it makes; for `retold dev --serve` and the demo."""
     worker: WorkerSettings = WorkerSettings()
     console: ConsoleSettings = ConsoleSettings()
+    review: ReviewSettings = ReviewSettings()
 
     @model_validator(mode="after")
     def _judge_fits(self) -> Self:

@@ -58,6 +58,21 @@ START_REVIEWS = "start_reviews"
 STEP_REVIEW = "step_review"
 DECIDE_REVIEW = "decide_review"
 
+RESOLVE_REVIEW = "resolve"
+"""The update that decides an item; the signals `approve`, `keep_conditional` and `reject` do the same."""
+REVIEW_STATE = "state"
+LOOK_AT_REVIEW = "look"
+"""The signal that says: the item has changed in the store, look."""
+
+REVIEW_STATUS_ATTRIBUTE = "ReviewStatus"
+REVIEW_OWNER_ATTRIBUTE = "ReviewOwner"
+REVIEW_TENANT_ATTRIBUTE = "ReviewTenant"
+REVIEW_REASON_ATTRIBUTE = "ReviewReason"
+REVIEW_ATTRIBUTES = (
+    REVIEW_STATUS_ATTRIBUTE, REVIEW_OWNER_ATTRIBUTE, REVIEW_TENANT_ATTRIBUTE, REVIEW_REASON_ATTRIBUTE,
+)  # fmt: skip
+"""Keywords by which the queue can be listed in Temporal's page. None of them says whose memory or what is in it."""
+
 INVALID_REQUEST = "InvalidRequest"
 SESSION_OWNED_BY_ANOTHER = "SessionOwnedByAnother"
 TURN_CONFLICT = "TurnConflict"

@@ -270,6 +270,15 @@ class ReviewOutcome(Contract):
     resolved_at: UtcTime
 
 
+class DecisionAnswer(Contract):
+    """What became of one sent decision: an outcome, or why it was not taken."""
+
+    outcome: ReviewOutcome | None = None
+    refused: RefusedDecision | None = None
+    why: str = ""
+    """For the reviewer, when it was refused."""
+
+
 class ReviewIds(Contract):
     """Items whose workflows are due to start."""
 
