@@ -44,7 +44,7 @@ class ConsoleSettings(Contract):
     certificate: Path | None = None
     """PEM, the chain included: the page ends TLS itself."""
     certificate_key: Path | None = None
-    allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
+    allowed_hosts: Annotated[tuple[str, ...], Field(min_length=1)] = ("localhost", "127.0.0.1", "::1")
     """Names the page may be reached by, without port; any other Host header is refused."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses whose X-Forwarded-For is believed, so that sign-ins are counted by their own address."""
@@ -55,12 +55,14 @@ class ConsoleSettings(Contract):
     def _never_in_the_open(self) -> Self:
         if (self.certificate is None) != (self.certificate_key is None):
             raise ValueError("certificate and certificate_key: name both or neither")
-        if self.secure or self.is_loopback:
-            return self
-        raise ValueError(
-            f"host: {self.host} can be reached from elsewhere, and the page shows what users said: name certificate "
-            "and certificate_key, or set behind_tls when a proxy ends TLS in front of it"
-        )
+        if any("*" in host for host in self.allowed_hosts):
+            raise ValueError("allowed_hosts: name each host, without patterns")
+        if not self.secure and not self.is_loopback:
+            raise ValueError(
+                f"host: {self.host} can be reached from elsewhere, and the page shows what users said: name "
+                "certificate and certificate_key, or set behind_tls when a proxy ends TLS in front of it"
+            )
+        return self
 
     @property
     def secure(self) -> bool:
@@ -166,6 +168,9 @@ class Settings(BaseSettings):
     qdrant_api_key: SecretStr | None = None
     qdrant_collection: str = "retold"
     embedder: EmbedderSettings = EmbedderSettings()
+    next_embedder: EmbedderSettings | None = None
+    """The embedder `retold rebuild-index` builds the index anew for. A worker that starts uses whichever of the two
+    the index belongs to: set it on every worker before the rebuild, make it the embedder after the last restart."""
     serving: ModelRole = ModelRole()
     planner: ModelRole = ModelRole()
     judge: ModelRole = ModelRole()
