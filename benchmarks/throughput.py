@@ -22,7 +22,7 @@ from retold.client import Host, UnreachableError
 from retold.contracts.disposition import Disposition
 from retold.contracts.turn import Durability
 from retold.index.edge import EdgeIndex
-from retold.index.indexer import Indexer
+from retold.index.indexer import Indexer, OneIndex
 from retold.models.embedding.hashing import HashingEmbedder
 from retold.policy.blocking import BlockingPool
 from retold.policy.recording import TurnRecorder
@@ -73,7 +73,7 @@ async def _whole_turns(stack: Stack) -> AsyncIterator[Host]:
     pool = BlockingPool(max_threads=8, name="benchmark")
     try:
         await index.ensure(embedder.identity)
-        await Indexer(stack.store, index, embedder).drain(256)
+        await Indexer(stack.store, OneIndex(index, embedder)).drain(256)
         bodies = paced_bodies(stack.store, stack.certificate, Pace(), Retriever(index, embedder, stack.store), pool)
         async with serving(await stack.client(), bodies, TurnRecorder(stack.store)) as host:
             yield host

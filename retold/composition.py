@@ -6,16 +6,17 @@ deployment needs to install only what it uses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from retold.contracts.operations import Deployment
 from retold.examination import examine
+from retold.index.generations import IndexHome, LiveIndex
 from retold.index.indexer import Indexer
-from retold.index.port import RecordIndex
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
+from retold.policy.limits import utc_now
 from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
 from retold.policy.profile import ProfileAssembler, estimated_tokens
 from retold.policy.recording import TurnRecorder
@@ -44,7 +45,7 @@ class Adapters:
 
     settings: Settings
     store: Store
-    index: RecordIndex
+    index: LiveIndex
     embedder: Embedder
     indexer: Indexer
     pool: BlockingPool
@@ -66,8 +67,8 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
     async with AsyncExitStack() as stack:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = await _store(settings, stack)
-        embedder = TracedEmbedder(await _embedder(settings.embedder, stack))
-        index = await _index(settings, embedder, stack)
+        index = await _index(settings, store, await _embedders(settings, stack), stack)
+        embedder = index.embedder
         pool = BlockingPool(max_threads=settings.worker.blocking_threads, name="policy")
         stack.callback(pool.close)
         watch_blocking_threads(pool, "policy")
@@ -75,7 +76,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         planner, judge = _planner(settings.planner, embedder, stack), await _judge(settings.judge, embedder, stack)
         searched = TracedSearch(index, settings.qdrant_collection)
         retriever = Retriever(searched, embedder, store, settings.retrieval)
-        indexer = Indexer(store, index, embedder)
+        indexer = Indexer(store, index)
         certificate = await _certificate(settings, store, _identities(settings, serving, planner, judge, embedder))
         bodies = TurnStageBodies(
             open=OpenStage(certificate=certificate, store=store, profiles=_profiles(store)),
@@ -164,6 +165,12 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
     return store
 
 
+async def _embedders(settings: Settings, stack: AsyncExitStack) -> list[Embedder]:
+    """The configured one, and the one the index is or was built anew for."""
+    wanted = [settings.embedder, *([] if settings.next_embedder is None else [settings.next_embedder])]
+    return [TracedEmbedder(await _embedder(each, stack)) for each in wanted]
+
+
 async def _embedder(settings: EmbedderSettings, stack: AsyncExitStack) -> Embedder:
     match settings.kind:
         case "minilm":
@@ -190,21 +197,25 @@ async def _embedder(settings: EmbedderSettings, stack: AsyncExitStack) -> Embedd
             return HashingEmbedder()
 
 
-async def _index(settings: Settings, embedder: Embedder, stack: AsyncExitStack) -> RecordIndex:
-    index: RecordIndex
+async def _index(settings: Settings, store: Store, embedders: Sequence[Embedder], stack: AsyncExitStack) -> LiveIndex:
+    """The index that serves, bound to whichever embedder it belongs to; filled from the store if it lost its points."""
+    home: IndexHome
     if settings.qdrant_url is not None:
-        from retold.index.server import ServerIndex
+        from retold.index.server_home import ServerHome
 
         key = settings.qdrant_api_key
-        index = ServerIndex(
+        home = ServerHome(
             settings.qdrant_url, settings.qdrant_collection, api_key=key.get_secret_value() if key else None
         )
     else:
-        from retold.index.edge import EdgeIndex
+        from retold.index.edge_home import EdgeHome
 
-        index = EdgeIndex(settings.data_dir / "index")
+        home = EdgeHome(settings.data_dir / "index")
+    index = LiveIndex(home, embedders)
     stack.push_async_callback(index.aclose)
-    await index.ensure(embedder.identity)
+    await index.open()
+    if await index.count() == 0 and await store.pending_index_count() == 0:
+        await store.enqueue_whole_index(utc_now())
     return index
 
 

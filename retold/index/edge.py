@@ -101,6 +101,18 @@ class EdgeIndex(ReadBack):
         stored = [read_stored(record.payload) for record in found]
         return {each.ref.id: each for each in stored if each is not None}
 
+    async def inspect(self, ids: Sequence[RecordId]) -> dict[RecordId, ScannedPoint]:
+        keys = {point_id(id): id for id in ids}
+        wanted: list[qe.PointId] = list(keys)
+        found = await self._run(
+            lambda: [
+                record
+                for at in range(0, len(wanted), _PAGE)
+                for record in self._opened().retrieve(wanted[at : at + _PAGE], True, True)
+            ]
+        )
+        return {keys[str(record.id)]: _scanned(record) for record in found}
+
     async def scan(self, after: str | None = None, principal: Principal | None = None) -> ScanPage:
         owned = _translated(owned_by(principal)) if principal is not None else None
         asked = qe.ScrollRequest(offset=after, limit=SCAN_PAGE, filter=owned, with_payload=True, with_vector=True)

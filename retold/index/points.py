@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef, RecordType
 from retold.contracts.turn import Principal
 from retold.index.filters import NO, UNBOUNDED_FROM, UNBOUNDED_UNTIL, YES, Key, utc_text
-from retold.index.port import DimensionMismatchError, IndexPoint, StoredPoint, UnindexableError
+from retold.index.port import DimensionMismatchError, IndexPoint, PayloadValue, StoredPoint, UnindexableError
 from retold.retrieval.fusion import sketch
 from retold.retrieval.ports import Hit
 from retold.retrieval.subject import PRINCIPAL
@@ -43,31 +43,35 @@ def passage(record: MemoryRecord) -> str:
 
 def point(record: MemoryRecord, vector: NDArray[np.float32]) -> IndexPoint:
     """A record with its passage's vector, ready to be indexed."""
-    carried = [*record.entities, *([] if record.subject == PRINCIPAL else [record.subject])]
     return IndexPoint(
         ref=record.ref,
         dense=vector,
         text=passage(record),
-        payload={
-            Key.TENANT: record.tenant,
-            Key.USER: record.user,
-            Key.SCOPE: record.scope,
-            Key.STATUS: record.status.value,
-            Key.ACTIVATION: record.activation.value,
-            Key.CONFLICTING: YES if record.conflicting else NO,
-            Key.SUPERSEDED: YES if record.superseded_by is not None else NO,
-            Key.VALID_FROM: utc_text(record.valid_from or UNBOUNDED_FROM),
-            Key.VALID_UNTIL: utc_text(record.valid_until or UNBOUNDED_UNTIL),
-            **_suspension(record),
-            Key.NAMES: list(dict.fromkeys(fold(name) for name in carried)),
-            Key.RECORD_ID: record.id,
-            Key.VERSION: record.version,
-            Key.TYPE: record.type.value,
-            Key.SUBJECT: record.subject,
-            Key.TOLD_AT: utc_text(record.told_at),
-            Key.SKETCH: base64.b64encode(sketch(vector)).decode(),
-        },
+        payload={**payload(record), Key.SKETCH: base64.b64encode(sketch(vector)).decode()},
     )
+
+
+def payload(record: MemoryRecord) -> dict[str, PayloadValue]:
+    """What a point says of its record, but for the sketch of its vector."""
+    carried = [*record.entities, *([] if record.subject == PRINCIPAL else [record.subject])]
+    return {
+        Key.TENANT: record.tenant,
+        Key.USER: record.user,
+        Key.SCOPE: record.scope,
+        Key.STATUS: record.status.value,
+        Key.ACTIVATION: record.activation.value,
+        Key.CONFLICTING: YES if record.conflicting else NO,
+        Key.SUPERSEDED: YES if record.superseded_by is not None else NO,
+        Key.VALID_FROM: utc_text(record.valid_from or UNBOUNDED_FROM),
+        Key.VALID_UNTIL: utc_text(record.valid_until or UNBOUNDED_UNTIL),
+        **_suspension(record),
+        Key.NAMES: list(dict.fromkeys(fold(name) for name in carried)),
+        Key.RECORD_ID: record.id,
+        Key.VERSION: record.version,
+        Key.TYPE: record.type.value,
+        Key.SUBJECT: record.subject,
+        Key.TOLD_AT: utc_text(record.told_at),
+    }
 
 
 NEVER_SUSPENDED: Mapping[str, str] = {

@@ -129,6 +129,9 @@ class RecordIndex(Protocol):
             after: the last page's `after`; None begins at the beginning.
         """
 
+    async def inspect(self, ids: Sequence[RecordId]) -> dict[RecordId, ScannedPoint]:
+        """The points that lie under these records' keys, vectors included, whatever their payloads say."""
+
     async def points_of(self, principal: Principal) -> list[StoredPoint]:
         """Everything that is indexed of a principal, whatever its state, for reading back."""
 
@@ -153,6 +156,9 @@ class RecordIndex(Protocol):
 
 
 def _named(identity: EmbedderIdentity | None) -> str:
-    if identity is None:
-        return "an unknown embedder"
+    return "an unknown embedder" if identity is None else spelled(identity)
+
+
+def spelled(identity: EmbedderIdentity) -> str:
+    """An embedder as people read it."""
     return f"{identity.model} revision {identity.revision} on {identity.runtime}, {identity.dimension} dimensions"

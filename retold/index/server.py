@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+from qdrant_client.http.exceptions import UnexpectedResponse
 
 from retold.contracts.record import RecordId
 from retold.contracts.turn import Principal
@@ -45,6 +44,7 @@ from retold.index.port import (
     UnfilterableError,
 )  # fmt: skip
 from retold.index.reading_back import ReadBack
+from retold.index.server_errors import CLIENT_ERRORS, asked_to_wait_s, typed
 from retold.index.sparse import Bm25Encoder
 from retold.policy.ports import EmbedderIdentity
 from retold.retrieval.ports import DenseQuery, EntityQuery, Hit, IndexQuery, LexicalQuery
@@ -52,8 +52,6 @@ from retold.retrieval.ports import DenseQuery, EntityQuery, Hit, IndexQuery, Lex
 T = TypeVar("T")
 
 _DENSE, _LEXICAL = "dense", "lexical"
-# A body that is no JSON leaves the client as a bare ValueError.
-_CLIENT_ERRORS = (ApiException, QdrantException, ValueError)
 
 MAX_BATCH_POINTS = 128
 UPGRADE_PAGE = 1_000
@@ -190,6 +188,19 @@ class ServerIndex(ReadBack):
             found.update((each.ref.id, each) for each in stored if each is not None)
         return found
 
+    async def inspect(self, ids: Sequence[RecordId]) -> dict[RecordId, ScannedPoint]:
+        keys = {point_id(id): id for id in ids}
+        found: dict[RecordId, ScannedPoint] = {}
+        for start in range(0, len(ids), MAX_BATCH_POINTS):
+            wanted: list[models.ExtendedPointId] = [*list(keys)[start : start + MAX_BATCH_POINTS]]
+            records = await self._ask(
+                lambda wanted=wanted: self._client.retrieve(  # type: ignore[misc]
+                    self._collection, wanted, with_payload=True, with_vectors=True
+                )
+            )
+            found.update({keys[str(record.id)]: _scanned(record) for record in records})
+        return found
+
     async def scan(self, after: str | None = None, principal: Principal | None = None) -> ScanPage:
         owned = _translated(owned_by(principal)) if principal is not None else None
         found, following = await self._ask(
@@ -233,9 +244,9 @@ class ServerIndex(ReadBack):
         except UnexpectedResponse as error:
             # Another worker was faster. Whose collection it is now is checked like any other's.
             if error.status_code != 409 and b"already exists" not in (error.content or b""):
-                raise _typed(error) from error
-        except _CLIENT_ERRORS as error:
-            raise _typed(error) from error
+                raise typed(error) from error
+        except CLIENT_ERRORS as error:
+            raise typed(error) from error
 
     def _point(self, point: IndexPoint) -> models.PointStruct:
         terms = self._bm25.document(point.text)
@@ -287,18 +298,18 @@ class ServerIndex(ReadBack):
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
-        except _CLIENT_ERRORS as error:
-            raise _typed(error) from error
+        except CLIENT_ERRORS as error:
+            raise typed(error) from error
 
     async def _write(self, call: Callable[[], Awaitable[object]]) -> None:
         for attempt in range(1, self._write_attempts + 1):
             try:
                 await call()
                 return
-            except _CLIENT_ERRORS as error:
-                wait_s = _asked_to_wait_s(error)
+            except CLIENT_ERRORS as error:
+                wait_s = asked_to_wait_s(error)
                 if wait_s is None or attempt == self._write_attempts:
-                    raise _typed(error) from error
+                    raise typed(error) from error
                 await asyncio.sleep(min(wait_s, self._max_wait_s))
 
 
@@ -368,33 +379,3 @@ def _check_vectors(info: models.CollectionInfo, embedder: EmbedderIdentity, coll
         raise DimensionMismatchError(
             f"collection {collection} holds {dense.size} dimensions, {embedder.model} gives {embedder.dimension}"
         )
-
-
-def _asked_to_wait_s(error: Exception) -> float | None:
-    """How long the server wants to be left alone; None unless it said it is busy (429)."""
-    match error:
-        case ResourceExhaustedResponse():
-            return float(error.retry_after_s)
-        case UnexpectedResponse(status_code=429):
-            return 1.0
-        case _:
-            return None
-
-
-def _typed(error: Exception) -> Exception:
-    """The port's error for whatever the client raised. A timeout's own message is empty: its source has it."""
-    match error:
-        case UnexpectedResponse() if b"imension" in (error.content or b""):
-            return DimensionMismatchError(f"the server refused a vector: {_said(error)}")
-        case UnexpectedResponse():
-            return IndexUnavailableError(f"the server answered {error.status_code}: {_said(error)}")
-        case ResourceExhaustedResponse():
-            return IndexUnavailableError(f"the server is overloaded, asks to wait {error.retry_after_s} s")
-        case ResponseHandlingException():
-            return IndexUnavailableError(f"no usable answer from the server: {error.source!r}")
-        case _:
-            return IndexUnavailableError(f"no usable answer from the server: {type(error).__name__}")
-
-
-def _said(error: UnexpectedResponse) -> str:
-    return (error.content or b"").decode("utf-8", "replace")[:200]

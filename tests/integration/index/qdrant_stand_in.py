@@ -105,7 +105,7 @@ def _count(engine: QdrantClient, name: str, body: Json) -> object:
 
 
 def _retrieve(engine: QdrantClient, name: str, body: Json) -> object:
-    return engine.retrieve(name, ids=body["ids"], with_payload=True)
+    return engine.retrieve(name, ids=body["ids"], with_payload=True, with_vectors=bool(body.get("with_vector")))
 
 
 def _scroll(engine: QdrantClient, name: str, body: Json) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId, RecordStatus
 from retold.index.edge import EdgeIndex
-from retold.index.indexer import Indexer
+from retold.index.indexer import Indexer, OneIndex
 from retold.index.port import IndexUnavailableError
 from retold.models.embedding.hashing import HashingEmbedder
 from tests.integration.index.records import ANN, all_generators, ids, record
@@ -24,6 +25,8 @@ class Store:
     def __init__(self) -> None:
         self.records: dict[RecordId, MemoryRecord] = {}
         self.outbox: dict[int, RecordId] = {}
+        self.set_aside: dict[int, tuple[str, datetime]] = {}
+        self.lease: tuple[str, datetime] | None = None
         self._seq = 0
 
     def write(self, *records: MemoryRecord) -> None:
@@ -35,15 +38,31 @@ class Store:
         del self.records[id]
         self._log(id)
 
-    async def pending_index(self, limit: int) -> Sequence[OutboxEntry]:
-        return [OutboxEntry(seq=seq, record_id=id) for seq, id in sorted(self.outbox.items())][:limit]
+    async def pending_index(self, limit: int, at: datetime | None = None) -> Sequence[OutboxEntry]:
+        due = [seq for seq in sorted(self.outbox) if at is None or seq not in self.set_aside]
+        return [OutboxEntry(seq=seq, record_id=self.outbox[seq]) for seq in due][:limit]
+
+    async def latest_index_seq(self) -> int:
+        return max(self.outbox, default=0)
 
     async def records_by_id(self, ids: Sequence[RecordId]) -> Mapping[RecordId, MemoryRecord]:
         return {id: self.records[id] for id in ids if id in self.records}
 
     async def index_done(self, seqs: Sequence[int]) -> None:
         for seq in seqs:
-            del self.outbox[seq]
+            self.outbox.pop(seq, None)
+
+    async def index_set_aside(self, seqs: Sequence[int], error: str, at: datetime) -> None:
+        self.set_aside.update({seq: (error, at) for seq in seqs})
+
+    async def take_index_lease(self, holder: str, at: datetime, lasting: timedelta) -> bool:
+        if self.lease is None or self.lease[0] == holder or self.lease[1] <= at:
+            self.lease = holder, at + lasting
+        return self.lease[0] == holder
+
+    async def give_back_index_lease(self, holder: str) -> None:
+        if self.lease is not None and self.lease[0] == holder:
+            self.lease = None
 
     def _log(self, id: RecordId) -> None:
         self._seq += 1
@@ -79,7 +98,7 @@ async def found(index: EdgeIndex, text: str) -> set[str]:
 
 async def test_it_follows_writes_changes_and_deletions(index: EdgeIndex, embedder: HashingEmbedder) -> None:
     store = Store()
-    indexer = Indexer(store, index, embedder)
+    indexer = Indexer(store, OneIndex(index, embedder))
     tea, cat, bike = record("Ann drinks tea"), record("Ann has a cat"), record("Ann rides a bike")
     store.write(tea, cat, bike)
     assert await indexer.drain(batch=2) == 3
@@ -103,7 +122,7 @@ async def test_following_twice_changes_nothing(index: EdgeIndex, embedder: Hashi
     store = Store()
     tea = record("Ann drinks tea")
     store.write(tea, tea, tea)
-    indexer = Indexer(store, index, embedder)
+    indexer = Indexer(store, OneIndex(index, embedder))
     assert await indexer.drain() == 3
     store.write(tea)
     await indexer.drain()
@@ -119,7 +138,7 @@ async def test_a_record_forgotten_while_it_is_embedded_does_not_come_back(index:
     def forgotten_and_already_followed() -> None:
         del store.records[tea.id]
 
-    await Indexer(store, index, MeddlingEmbedder(forgotten_and_already_followed)).drain()
+    await Indexer(store, OneIndex(index, MeddlingEmbedder(forgotten_and_already_followed))).drain()
     assert await index.count() == 0
 
 
@@ -131,7 +150,7 @@ async def test_a_record_changed_while_it_is_embedded_ends_as_it_is_now(index: Ed
     def changed() -> None:
         store.records[tea.id] = tea.model_copy(update={"text": "Ann drinks coffee", "version": 2})
 
-    await Indexer(store, index, MeddlingEmbedder(changed)).drain()
+    await Indexer(store, OneIndex(index, MeddlingEmbedder(changed))).drain()
     assert (await index.fetch([tea.id]))[tea.id].ref.version == 2
 
 
@@ -139,5 +158,5 @@ async def test_what_could_not_be_written_stays_pending(tmp_path: Path, embedder:
     store = Store()
     store.write(record("Ann drinks tea"))
     with pytest.raises(IndexUnavailableError):
-        await Indexer(store, EdgeIndex(tmp_path / "never-opened"), embedder).drain()
+        await Indexer(store, OneIndex(EdgeIndex(tmp_path / "never-opened"), embedder)).drain()
     assert len(store.outbox) == 1
