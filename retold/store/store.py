@@ -28,6 +28,7 @@ from retold.store.records import NotEligibleError, RecordNotFoundError
 from retold.store.review_desk import ReviewDesk
 from retold.store.reviewers import Reviewers
 from retold.store.sessions import SessionNotOpenError, SessionTurn
+from retold.store.switches import SwitchLedger
 from retold.store.tables import Row
 
 __all__ = [
@@ -60,6 +61,7 @@ class Store(IndexLedger):
         self._new_id = new_id
         self.reviews = ReviewDesk(self._transactions, ProfileAssembler(self).assemble)
         self.reviewers = Reviewers(self._transactions)
+        self.switches = SwitchLedger(self._transactions)
 
     async def close(self) -> None:
         """Release every connection. Later calls raise StoreUnavailableError."""

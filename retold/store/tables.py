@@ -448,3 +448,16 @@ class ForgetReceiptRow(Row, table=True):
     user_id: str = Field(max_length=NAME_CHARS)
     done_at: datetime = Field(sa_type=UtcTimestamp)
     document: dict[str, Any] = Field(sa_type=JSON)
+
+
+class SwitchRow(Row, table=True):
+    """The last change of one kill switch for one scope; `tenant` is empty for all tenants."""
+
+    __tablename__ = "kill_switches"
+
+    switch: str = Field(primary_key=True, max_length=CODE_CHARS)
+    tenant: str = Field(primary_key=True, max_length=NAME_CHARS)
+    on: bool
+    actor: str = Field(max_length=NAME_CHARS)
+    reason: str = Field(sa_type=Text)
+    changed_at: datetime = Field(sa_type=UtcTimestamp)
