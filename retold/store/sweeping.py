@@ -1,11 +1,14 @@
-"""Sessions nobody ended: after a while their profile is forgotten, so that a returning user gets a fresh one."""
+"""Sessions nobody ended, and sessions nobody has read: found again and again, by any worker, until they are done."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from retold.contracts.turn import Principal
 from retold.policy.limits import utc_now
 from retold.store.engine import StoreUnavailableError
 from retold.store.store import Store
@@ -13,10 +16,14 @@ from retold.store.store import Store
 logger = logging.getLogger(__name__)
 
 BATCH = 500
+READ_AT_ONCE = 20
+LONGEST_PAUSE = timedelta(hours=1)
 
 
 async def sweep_idle_sessions(store: Store, *, idle: timedelta, every: timedelta) -> None:
-    """End sessions last seen longer than `idle` ago, every `every`, until cancelled. Several workers may do this."""
+    """After a while a session's profile is forgotten, so that a returning user gets a fresh one.
+
+    Ends sessions last seen longer than `idle` ago, every `every`, until cancelled. Several workers may do this."""
     while True:
         try:
             while await store.expire_idle_sessions(utc_now() - idle, utc_now(), limit=BATCH) == BATCH:
@@ -24,3 +31,46 @@ async def sweep_idle_sessions(store: Store, *, idle: timedelta, every: timedelta
         except StoreUnavailableError as error:
             logger.warning("idle sessions are not swept: %s; the next sweep tries again", error)
         await asyncio.sleep(every.total_seconds())
+
+
+async def sweep_unread_sessions(
+    store: Store, read: Callable[[Principal, str], Awaitable[None]], *, idle: timedelta, every: timedelta
+) -> None:
+    """Have sessions read that have ended, or were last seen longer than `idle` ago, until cancelled.
+
+    Args:
+        read: starts the reading of one session, unless it runs already. It does not wait for its end.
+        every: how often they are looked for. One that stays due is started again ever more rarely.
+    """
+    pauses = _Pauses(every)
+    while True:
+        try:
+            now = utc_now()
+            due = await store.transcripts.due_sessions(idle_since=now - idle, limit=BATCH)
+            for principal, session_id in pauses.over(due, now)[:READ_AT_ONCE]:
+                pauses.begin((principal, session_id), now)
+                await read(principal, session_id)
+        except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
+            logger.warning("unread sessions wait: %s; the next sweep tries again", type(error).__name__)
+        await asyncio.sleep(every.total_seconds())
+
+
+Unread = tuple[Principal, str]
+
+
+@dataclass
+class _Pauses:
+    """How long a session that stays due is left alone: twice as long each time, an hour at most."""
+
+    first: timedelta
+    _until: dict[Unread, tuple[datetime, timedelta]] = field(default_factory=dict)
+
+    def over(self, due: Sequence[Unread], now: datetime) -> list[Unread]:
+        """Of the due sessions those that may be started now. What is not due any more is forgotten."""
+        self._until = {unread: pause for unread in due if (pause := self._until.get(unread)) is not None}
+        return [unread for unread in due if unread not in self._until or self._until[unread][0] <= now]
+
+    def begin(self, unread: Unread, now: datetime) -> None:
+        _, last = self._until.get(unread, (now, self.first))
+        pause = min(2 * last, LONGEST_PAUSE)
+        self._until[unread] = (now + pause, pause)
