@@ -1,0 +1,87 @@
+"""Reviews, as their workflows see them: steps of an item's clock, decisions, and workflows that are due to start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+
+from activities.review_workflows import ReviewWorkflows
+from retold.contracts import names
+from retold.contracts.review import (
+    DecisionAnswer,
+    ReviewIds,
+    ReviewOutcome,
+    ReviewState,
+    ReviewStatus,
+    ReviewStep,
+    ReviewStepInput,
+    SentDecision,
+)
+from retold.notices import Occasion, ReviewNotice, ReviewNotifier
+from retold.policy.limits import utc_now
+from retold.store.review_desk import ReviewDesk
+from retold.telemetry import metrics
+
+logger = logging.getLogger(__name__)
+
+NOTIFIED_WITHIN_S = 10
+_OCCASIONS = {ReviewStep.REMIND: Occasion.REMINDER, ReviewStep.ESCALATE: Occasion.ESCALATION}
+
+
+@dataclass(frozen=True)
+class ReviewActivities:
+    desk: ReviewDesk
+    notifier: ReviewNotifier
+    workflows: ReviewWorkflows
+
+    def get_activities(self) -> Sequence[Callable[..., Any]]:
+        return [self.step_review, self.decide_review, self.start_reviews]
+
+    @activity.defn(name=names.STEP_REVIEW)
+    async def step_review(self, request: ReviewStepInput) -> ReviewState:
+        state = await self.desk.step(request.review_id, ReviewStep.LOOK, utc_now())
+        if request.step is not ReviewStep.LOOK and not state.ended:
+            # Told first, noted then: whoever dies in between tells them twice, never not at all.
+            notified = await self._notify(request.step, state)
+            state = await self.desk.step(request.review_id, request.step, utc_now(), notified=notified)
+        if state.status in (ReviewStatus.EXPIRED, ReviewStatus.WITHDRAWN):
+            metrics.count(metrics.REVIEW_DECISIONS, ended=state.status.value)
+        return state
+
+    @activity.defn(name=names.DECIDE_REVIEW)
+    async def decide_review(self, sent: SentDecision) -> DecisionAnswer:
+        decided = await self.desk.decide(sent, utc_now())
+        if isinstance(decided.outcome, ReviewOutcome):
+            if not decided.repeated:
+                metrics.count(metrics.REVIEW_DECISIONS, ended=decided.outcome.status.value)
+            return DecisionAnswer(outcome=decided.outcome)
+        refusal = decided.outcome
+        if not decided.repeated:
+            metrics.count(metrics.REVIEW_REFUSALS, why=refusal.kind.value)
+        return DecisionAnswer(refused=refusal.kind, why=refusal.why)
+
+    @activity.defn(name=names.START_REVIEWS)
+    async def start_reviews(self, request: ReviewIds) -> int:
+        """Start the workflows of these items now, instead of at the next sweep; how many are open."""
+        return await self.workflows.start(await self.desk.due_by_id(request.review_ids))
+
+    async def _notify(self, step: ReviewStep, state: ReviewState) -> bool:
+        occasion = _OCCASIONS.get(step)
+        done = {ReviewStep.REMIND: state.reminded, ReviewStep.ESCALATE: state.escalated}
+        if occasion is None or done[step]:
+            return True
+        notice = ReviewNotice(
+            occasion=occasion, owner=state.owner, review_id=state.review_id, expires_at=state.expires_at
+        )
+        try:
+            async with asyncio.timeout(NOTIFIED_WITHIN_S):
+                await self.notifier.notify(notice)
+        except Exception as error:  # noqa: BLE001 - a notifier raises what it likes, and the item's clock goes on
+            logger.warning("nobody was told of review %s: %s", state.review_id, type(error).__name__)
+            return False
+        return True
