@@ -29,7 +29,9 @@ from activities.planning import PlanningActivities
 from activities.recording import RecordingActivities
 from activities.records import RecordActivities
 from activities.retrieval import RetrievalActivities
-from retold.client import open_client
+from activities.review_workflows import ReviewWorkflows
+from activities.reviewing import ReviewActivities
+from retold.client import open_client, prepare_review_attributes
 from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
 from retold.policy.recording import TurnRecorder
@@ -45,6 +47,7 @@ from workflows.operations import (
 )
 from workflows.record_turn import RecordTurnWorkflow
 from workflows.records import DeleteRecordWorkflow
+from workflows.review import DecideReviewWorkflow, ReviewWorkflow
 from workflows.turn import TurnWorkflow
 
 SWEEP_EVERY = timedelta(minutes=1)
@@ -56,7 +59,7 @@ OPERATION_WORKFLOWS = [
     DevelopmentAmbientWorkflow,
     InspectWorkflow,
 ]
-LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow]
+LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow, ReviewWorkflow, DecideReviewWorkflow]
 
 
 def turn_worker(
@@ -116,7 +119,13 @@ def operations_worker(
 
 
 def lifecycle_worker(
-    client: Client, adapters: Adapters, settings: WorkerSettings, *, task_queue: str, sandboxed: bool = False
+    client: Client,
+    adapters: Adapters,
+    reviews: ReviewWorkflows,
+    settings: WorkerSettings,
+    *,
+    task_queue: str,
+    sandboxed: bool = False,
 ) -> Worker:
     """The worker that changes records, and follows what a change sets in motion."""
     operations = OperationActivities(adapters.store, adapters.indexer, adapters.examine)
@@ -124,10 +133,25 @@ def lifecycle_worker(
         client,
         task_queue=task_queue,
         workflows=LIFECYCLE_WORKFLOWS,
-        activities=[*RecordActivities(adapters.store).get_activities(), operations.bring_index_into_line],
+        activities=[
+            *RecordActivities(adapters.store).get_activities(),
+            *ReviewActivities(adapters.store.reviews, adapters.review_notifier, reviews).get_activities(),
+            operations.bring_index_into_line,
+        ],
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.concurrent_operations,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+    )
+
+
+def review_workflows(client: Client, adapters: Adapters, settings: Settings) -> ReviewWorkflows:
+    """What keeps Temporal in step with the review queue."""
+    return ReviewWorkflows(
+        client,
+        adapters.store.reviews,
+        adapters.review_notifier,
+        settings.review,
+        task_queue=settings.worker.lifecycle_queue,
     )
 
 
@@ -141,13 +165,19 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
             turn_worker(client, adapters.bodies, adapters.recorder, worker, task_queue=worker.turns_queue)
         )
         await stack.enter_async_context(operations_worker(client, adapters, worker, task_queue=worker.operations_queue))
-        await stack.enter_async_context(lifecycle_worker(client, adapters, worker, task_queue=worker.lifecycle_queue))
+        await prepare_review_attributes(client)
+        reviews = review_workflows(client, adapters, settings)
+        await stack.enter_async_context(
+            lifecycle_worker(client, adapters, reviews, worker, task_queue=worker.lifecycle_queue)
+        )
         sweeping = asyncio.create_task(
             sweep_idle_sessions(adapters.store, idle=timedelta(minutes=worker.session_idle_minutes), every=SWEEP_EVERY)
         )
+        sweeping_reviews = asyncio.create_task(reviews.sweep_for_ever())
         try:
             yield
         finally:
+            sweeping_reviews.cancel()
             sweeping.cancel()
 
 

@@ -14,6 +14,7 @@ from retold.contracts.operations import Deployment
 from retold.examination import examine
 from retold.index.generations import IndexHome, LiveIndex
 from retold.index.indexer import Indexer
+from retold.notices import LogNotifier, ReviewNotifier, WebhookNotifier
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
 from retold.policy.limits import utc_now
@@ -30,7 +31,7 @@ from retold.policy.stages import (
     TurnStageBodies,
 )
 from retold.retrieval.pipeline import Retriever
-from retold.settings import EmbedderSettings, ModelRole, Settings
+from retold.settings import EmbedderSettings, ModelRole, ReviewSettings, Settings
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.records import INVENTORY_BUILDER
@@ -51,6 +52,7 @@ class Adapters:
     pool: BlockingPool
     bodies: TurnStageBodies
     recorder: TurnRecorder
+    review_notifier: ReviewNotifier
     examine: Callable[[], Awaitable[Deployment]]
 
 
@@ -106,6 +108,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             pool=pool,
             bodies=bodies,
             recorder=TurnRecorder(store),
+            review_notifier=_review_notifier(settings.review, stack),
             examine=examined,
         )
 
@@ -155,6 +158,14 @@ def _profiles(store: Store) -> ProfileAssembler:
     from retold.models.tokens import installed_token_counter
 
     return ProfileAssembler(store, count_tokens=installed_token_counter() or estimated_tokens)
+
+
+def _review_notifier(settings: ReviewSettings, stack: AsyncExitStack) -> ReviewNotifier:
+    if settings.webhook_url is None:
+        return LogNotifier()
+    webhook = WebhookNotifier(settings.webhook_url)
+    stack.push_async_callback(webhook.aclose)
+    return webhook
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
