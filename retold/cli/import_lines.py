@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
+from retold.contracts.identity import operation_workflow_id
 from retold.contracts.record import ImportLine, MemoryRecord
 from retold.contracts.turn import Principal
 
@@ -105,7 +106,7 @@ def batch_id(principal: Principal, lines: Iterable[GoodLine]) -> str:
     for line in lines:
         canonical = json.dumps(line.content.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         digest.update(b"\n" + canonical.encode())
-    return f"import/{digest.hexdigest()}"
+    return operation_workflow_id("import", principal, digest.hexdigest())
 
 
 def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes, int]]:

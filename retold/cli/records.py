@@ -16,6 +16,7 @@ from retold.cli.running_stack import Whereabouts, connected, read_settings
 from retold.cli.terminal import out, write_json
 from retold.client import OperationRefusedError
 from retold.contracts import names
+from retold.contracts.identity import operation_workflow_id
 from retold.contracts.operations import DeleteRecordInput, DevelopmentAmbientInput, EndSessionInput
 from retold.contracts.record import RecordRef
 from retold.contracts.refusal import refusal_text
@@ -83,12 +84,14 @@ def _checked(operation: type[OperationT], tenant: str, user: str, **fields: str)
 async def _change(where: Whereabouts, workflow: str, change: DeleteRecordInput | DevelopmentAmbientInput) -> RecordRef:
     async with connected(where, read_settings()) as stack:
         lifecycle = None if workflow == names.DEVELOPMENT_AMBIENT_WORKFLOW else stack.lifecycle_queue
-        return await stack.operate(workflow, change, RecordRef, workflow_id=f"operation/{uuid4()}", queue=lifecycle)
+        operation = operation_workflow_id("operation", change.principal, str(uuid4()))
+        return await stack.operate(workflow, change, RecordRef, workflow_id=operation, queue=lifecycle)
 
 
 async def _end(where: Whereabouts, ending: EndSessionInput) -> None:
     async with connected(where, read_settings()) as stack:
-        await stack.operate(names.END_SESSION_WORKFLOW, ending, type(None), workflow_id=f"end-session/{uuid4()}")
+        operation = operation_workflow_id("end-session", ending.principal, str(uuid4()))
+        await stack.operate(names.END_SESSION_WORKFLOW, ending, type(None), workflow_id=operation)
 
 
 def _report(what: str, record: RecordRef, as_json: bool) -> None:

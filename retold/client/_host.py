@@ -25,7 +25,7 @@ from retold.client._errors import (
     from_failure,
 )
 from retold.contracts import names
-from retold.contracts.identity import request_digest, turn_workflow_id
+from retold.contracts.identity import operation_workflow_id, request_digest, turn_workflow_id
 from retold.contracts.operations import EndSessionInput
 from retold.contracts.refusal import refusal_text
 from retold.contracts.turn import (
@@ -195,7 +195,7 @@ class Host:
             await self.client.execute_workflow(
                 names.END_SESSION_WORKFLOW,
                 ended,
-                id=f"end-session/{uuid4()}",
+                id=operation_workflow_id("end-session", principal, str(uuid4())),
                 task_queue=self._operations_queue,
                 execution_timeout=timedelta(seconds=60),
             )
