@@ -332,7 +332,7 @@ def scripted(script: Script, pool: BlockingPool | None = None) -> Stack:
             certificate=certificate_of(script.config),
             store=store,
             profiles=ProfileAssembler(store),
-            switches=lambda: script.switches,
+            switches=lambda principal: script.switches,
         ),
         generate=GenerateStages(model=ScriptedModel(script, called), store=store, delimiter=lambda: "delimiter"),
         plan=PlanStage(policy=planner, pool=pool),

@@ -30,6 +30,7 @@ from retold.contracts.stages import (
     RetrieveResult,
     Stage,
 )
+from retold.contracts.turn import Principal
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.bundles import BundleNotApprovedError, Certificate
 from retold.policy.limits import failure_of, left_ms, utc_now, within
@@ -52,7 +53,8 @@ DRAFT_ATTEMPTS = 2
 """A draft that fails quickly is tried again inside its own timeout; every other stage is tried once."""
 
 
-def no_switches() -> Switches:
+def no_switches(principal: Principal) -> Switches:
+    """For drivers without kill switches: everything is on."""
     return Switches()
 
 
@@ -67,7 +69,7 @@ class OpenStage:
     certificate: Certificate
     store: TurnStore
     profiles: ProfileAssembler
-    switches: Callable[[], Switches] = field(default=no_switches)
+    switches: Callable[[Principal], Switches] = field(default=no_switches)
 
     def __post_init__(self) -> None:
         """Raises:
@@ -85,7 +87,7 @@ class OpenStage:
         SessionOwnedByAnotherError: the turn is refused, nothing is drafted or recorded.
         """
         with stage_span(Stage.OPEN, stage.decision_id) as span:
-            switches = self.switches()
+            switches = self.switches(stage.principal)
             surroundings = OpenResult(
                 config=self.config,
                 switches=switches,
