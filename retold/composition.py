@@ -30,6 +30,7 @@ from retold.policy.stages import (
     RetrieveStage,
     TurnStageBodies,
 )
+from retold.policy.switches import SwitchBoard
 from retold.retrieval.pipeline import Retriever
 from retold.settings import EmbedderSettings, ModelRole, ReviewSettings, Settings
 from retold.store.engine import open_engine
@@ -52,6 +53,7 @@ class Adapters:
     pool: BlockingPool
     bodies: TurnStageBodies
     recorder: TurnRecorder
+    switches: SwitchBoard
     review_notifier: ReviewNotifier
     examine: Callable[[], Awaitable[Deployment]]
 
@@ -80,8 +82,10 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index)
         certificate = await _certificate(settings, store, _identities(settings, serving, planner, judge, embedder))
+        switches = SwitchBoard(store.switches, settings.switch_path)
+        await switches.read()
         bodies = TurnStageBodies(
-            open=OpenStage(certificate=certificate, store=store, profiles=_profiles(store)),
+            open=OpenStage(certificate=certificate, store=store, profiles=_profiles(store), switches=switches.of),
             generate=GenerateStages(model=serving, store=store),
             plan=PlanStage(policy=planner, pool=pool),
             retrieve=RetrieveStage(retriever=retriever),
@@ -108,6 +112,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             pool=pool,
             bodies=bodies,
             recorder=TurnRecorder(store),
+            switches=switches,
             review_notifier=_review_notifier(settings.review, stack),
             examine=examined,
         )
