@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -22,6 +24,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from activities.admission import AdmissionActivities
 from activities.answering import AnsweringActivities
 from activities.generation import GenerationActivities
+from activities.indexing import IndexingActivities
 from activities.late_records import LateRecordWorkflows
 from activities.opening import OpeningActivities
 from activities.operations import OperationActivities
@@ -34,11 +37,13 @@ from activities.reviewing import ReviewActivities
 from retold.client import open_client, prepare_review_attributes
 from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
+from retold.index.following import follow_outbox
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.settings import Settings, WorkerSettings
 from retold.store.sweeping import sweep_idle_sessions
 from retold.telemetry.logs import leave_out_expected_noise
+from workflows.index import IndexOverviewWorkflow, RebuildIndexWorkflow, ReconcileIndexWorkflow
 from workflows.operations import (
     DevelopmentAmbientWorkflow,
     EndSessionWorkflow,
@@ -50,6 +55,8 @@ from workflows.records import DeleteRecordWorkflow
 from workflows.review import DecideReviewWorkflow, ReviewWorkflow
 from workflows.turn import TurnWorkflow
 
+logger = logging.getLogger(__name__)
+
 SWEEP_EVERY = timedelta(minutes=1)
 
 TURN_WORKFLOWS = [TurnWorkflow, RecordTurnWorkflow]
@@ -58,6 +65,9 @@ OPERATION_WORKFLOWS = [
     EndSessionWorkflow,
     DevelopmentAmbientWorkflow,
     InspectWorkflow,
+    ReconcileIndexWorkflow,
+    RebuildIndexWorkflow,
+    IndexOverviewWorkflow,
 ]
 LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow, ReviewWorkflow, DecideReviewWorkflow]
 
@@ -170,15 +180,34 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
         await stack.enter_async_context(
             lifecycle_worker(client, adapters, reviews, worker, task_queue=worker.lifecycle_queue)
         )
-        sweeping = asyncio.create_task(
-            sweep_idle_sessions(adapters.store, idle=timedelta(minutes=worker.session_idle_minutes), every=SWEEP_EVERY)
+        idle = timedelta(minutes=worker.session_idle_minutes)
+        await stack.enter_async_context(
+            beside(
+                sweep_idle_sessions(adapters.store, idle=idle, every=SWEEP_EVERY),
+                reviews.sweep_for_ever(),
+                adapters.switches.keep_reading(worker.switches_read_every_s),
+            )
         )
-        sweeping_reviews = asyncio.create_task(reviews.sweep_for_ever())
-        try:
-            yield
-        finally:
-            sweeping_reviews.cancel()
-            sweeping.cancel()
+        yield
+
+
+@asynccontextmanager
+async def beside(*chores: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Chores that never end, run while the block does. One that ends all the same is logged; the others go on."""
+    tasks = [asyncio.create_task(chore, name=chore.__qualname__) for chore in chores]
+    for task in tasks:
+        task.add_done_callback(_say_that_it_ended)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _say_that_it_ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        logger.error("%s ended and is not running any more", task.get_name(), exc_info=task.exception())
 
 
 async def serve(settings: Settings) -> None:
