@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
+import socket
+import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -115,13 +118,16 @@ def turn_worker(
 def operations_worker(
     client: Client, adapters: Adapters, settings: WorkerSettings, *, task_queue: str, sandboxed: bool = False
 ) -> Worker:
-    """The worker that imports and answers operators."""
+    """The worker that imports, looks after the index, and answers operators."""
     operations = OperationActivities(adapters.store, adapters.indexer, adapters.examine)
     return Worker(
         client,
         task_queue=task_queue,
         workflows=OPERATION_WORKFLOWS,
-        activities=operations.get_activities(),
+        activities=[
+            *operations.get_activities(),
+            *IndexingActivities(adapters.store, adapters.index, adapters.indexer).get_activities(),
+        ],
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.concurrent_operations,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
@@ -184,6 +190,7 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
         await stack.enter_async_context(
             beside(
                 sweep_idle_sessions(adapters.store, idle=idle, every=SWEEP_EVERY),
+                follow_outbox(adapters.indexer, adapters.index, adapters.store, worker=_this_process()),
                 reviews.sweep_for_ever(),
                 adapters.switches.keep_reading(worker.switches_read_every_s),
             )
@@ -194,7 +201,7 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
 @asynccontextmanager
 async def beside(*chores: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Chores that never end, run while the block does. One that ends all the same is logged; the others go on."""
-    tasks = [asyncio.create_task(chore, name=chore.__qualname__) for chore in chores]
+    tasks = [asyncio.create_task(chore, name=getattr(chore, "__qualname__", "a chore")) for chore in chores]
     for task in tasks:
         task.add_done_callback(_say_that_it_ended)
     try:
@@ -203,6 +210,11 @@ async def beside(*chores: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _this_process() -> str:
+    """A name no other running worker has, wherever it runs."""
+    return f"{socket.gethostname()[:80]}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
 def _say_that_it_ended(task: asyncio.Task[None]) -> None:
