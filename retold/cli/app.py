@@ -20,6 +20,7 @@ from retold.cli.dev import dev
 from retold.cli.doctor import doctor
 from retold.cli.failures import sentence
 from retold.cli.importing import import_file
+from retold.cli.index import abandon, generations, rebuild, reconcile
 from retold.cli.records import delete_record, end_session, mark_ambient
 from retold.cli.running_stack import Whereabouts
 from retold.cli.schema import schema
@@ -32,6 +33,7 @@ TRACEBACK = "RETOLD_TRACEBACK"
 app = typer.Typer(name="retold", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 decisions = typer.Typer(no_args_is_help=True, help="What became of turns, and why.")
 records = typer.Typer(no_args_is_help=True, help="Change one record; each change is audited.")
+index = typer.Typer(no_args_is_help=True, help="The search index: proved, repaired, built anew.")
 sessions = typer.Typer(no_args_is_help=True, help="Conversations.")
 
 
@@ -74,6 +76,13 @@ app.add_typer(sessions, name="sessions")
 records.command("delete")(delete_record)
 records.command("mark-ambient")(mark_ambient)
 app.add_typer(records, name="records")
+index.command("reconcile")(reconcile)
+index.command("rebuild")(rebuild)
+index.command("generations")(generations)
+index.command("abandon")(abandon)
+app.add_typer(index, name="index")
+app.command("reconcile")(reconcile)
+app.command("rebuild-index")(rebuild)
 app.command("doctor")(doctor)
 app.command("schema")(schema)
 app.command("demo")(demo)

@@ -60,10 +60,6 @@ class ReconcilePhase(StrEnum):
     """Every point against its record."""
 
 
-class ReconcileInput(Contract):
-    repair: bool = False
-
-
 class ReconcileStep(Contract):
     """A bounded piece of the comparison: where it begins, and of which generation of the index."""
 
@@ -127,9 +123,22 @@ class ReconcileProgress(Contract):
     report: ReconcileReport = ReconcileReport()
 
 
+class ReconcileInput(Contract):
+    repair: bool = False
+    generation: str | None = None
+    """None: the one that answers."""
+    resumed: ReconcileProgress | None = None
+    """Where an earlier run stood. The rest of this input is in it."""
+
+    def progress(self) -> ReconcileProgress:
+        return self.resumed or ReconcileProgress(step=ReconcileStep(repair=self.repair, generation=self.generation))
+
+
 class RebuildInput(Contract):
     hold: bool = False
     """Build and keep following, without switching: to certify the new bundle first."""
+    same_embedder: bool = False
+    """Build it anew for the embedder it has."""
 
 
 class GenerationRole(StrEnum):
@@ -157,3 +166,13 @@ class RebuildReport(Contract):
     checked: ReconcileReport
     """The comparison after it, which was equal or the switch would not have been made."""
     switched: bool
+
+
+class OverviewInput(Contract):
+    abandon: bool = False
+    """Drop what is being built first."""
+
+
+class IndexOverview(Contract):
+    generations: tuple[Generation, ...]
+    abandoned: str | None = None

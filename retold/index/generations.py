@@ -41,6 +41,10 @@ class NotFollowedError(IndexUnavailableError):
     """This worker cannot write to a generation that others will answer from. Its changes are left to other workers."""
 
 
+class RebuildRefusedError(ValueError):
+    """There is nothing to build, or not any more: the message says what to do."""
+
+
 class IndexHome(Protocol):
     """Where generations live. Every method may raise IndexUnavailableError."""
 
@@ -128,6 +132,11 @@ class LiveIndex(ReadBack):
             raise EmbedderMismatchError(stored.embedder if stored else None, self._embedders[0].identity, name)
         self._bound = followed
 
+    @property
+    def answering(self) -> Followed:
+        """The generation this worker answers from."""
+        return self._mine
+
     # --- what follows the store ----------------------------------------------------------------------------------
 
     async def followed(self) -> Sequence[Followed]:
@@ -192,13 +201,20 @@ class LiveIndex(ReadBack):
             found.append(Generation(name=name, role=role, embedder=embedder))
         return found
 
-    async def begin_rebuild(self) -> Generation:
+    async def begin_rebuild(self, *, same_embedder: bool = False) -> Generation:
         """The generation that is built for the next embedder, made if there is none.
 
-        The next embedder is the last of this worker's; with only one, the index is built anew with the same.
-        One that was begun for another embedder is dropped.
+        The next embedder is the last of this worker's. A generation that was begun for another one is dropped.
+
+        Raises:
+            RebuildRefusedError: there is no next embedder, and it was not asked for the same.
         """
-        wanted = self._embedders[-1].identity
+        wanted = (self.embedder if same_embedder else self._embedders[-1]).identity
+        if wanted == self.embedder.identity and not same_embedder:
+            raise RebuildRefusedError(
+                f"the index already belongs to {spelled(wanted)}, and the worker knows no other: set "
+                "RETOLD_NEXT_EMBEDDER__... on every worker and restart them, or ask for --same-embedder"
+            )
         async with self._changing:
             name = await self._building()
             stored = None if name is None else await self._home.describe(name)
@@ -213,11 +229,12 @@ class LiveIndex(ReadBack):
         """The generation that is built.
 
         Raises:
-            IndexUnavailableError: it is not building any more, or its embedder is not configured here.
+            RebuildRefusedError: it is not being built any more.
+            NotFollowedError: its embedder is not configured here.
         """
         async with self._changing:
             if await self._building() != name:
-                raise IndexUnavailableError(f"index {name} is not being built any more")
+                raise RebuildRefusedError(f"index {name} is not being built any more")
             followed = await self._followed(name)
         if followed.embedder is None:
             raise NotFollowedError(f"index {name} is built with an embedder that is not configured here")
@@ -227,14 +244,14 @@ class LiveIndex(ReadBack):
         """Have workers that start from now on answer from this generation. Again: no change.
 
         Raises:
-            IndexUnavailableError: it is neither building nor serving.
+            RebuildRefusedError: it is neither building nor serving.
         """
         async with self._changing:
             role = (await self._home.roles()).get(name)
             if role is GenerationRole.BUILDING:
                 await self._home.switch()
             elif role is not GenerationRole.SERVING:
-                raise IndexUnavailableError(f"index {name} is not being built any more")
+                raise RebuildRefusedError(f"index {name} is not being built any more")
 
     async def abandon(self) -> str | None:
         """Drop what is being built; its name, or None if there is nothing."""

@@ -79,8 +79,8 @@ class Reconciler:
     def _index(self) -> RecordIndex:
         return self._target.index
 
-    async def step(self, step: ReconcileStep, beat: Callable[[], None] = lambda: None) -> ReconcileStepResult:
-        """Compare from where the step begins, at most :data:`PAGES_A_STEP` pages of it; `beat` is called after each.
+    async def step(self, step: ReconcileStep) -> ReconcileStepResult:
+        """Compare from where the step begins, at most :data:`PAGES_A_STEP` pages of it.
 
         Raises:
             IndexUnavailableError, or the store's or embedder's error: the step can be made again.
@@ -90,7 +90,6 @@ class Reconciler:
         for _ in range(PAGES_A_STEP):
             found, after = await page(after, step.repair)
             report = report.plus(found)
-            beat()
             if after is None:
                 break
         return ReconcileStepResult(report=report, following=_following(step, after))

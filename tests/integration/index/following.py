@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from retold.contracts.indexing import ReconcileReport, ReconcileStep
 from retold.contracts.record import RecordId, RecordStatus, RecordWrite
 from retold.contracts.turn import Principal
-from retold.index.generations import Followed, IndexHome, LiveIndex
+from retold.index.generations import IndexHome, LiveIndex
 from retold.index.indexer import Indexer
 from retold.index.reconciling import Reconciler
 from retold.policy.ports import Embedder
@@ -60,10 +60,7 @@ class Worker:
         return ids(hits)
 
     async def reconcile(self, *, repair: bool = False) -> ReconcileReport:
-        return await reconciled(Reconciler(self.store, self.indexer, await self.mine()), ReconcileStep(repair=repair))
-
-    async def mine(self) -> Followed:
-        return (await self.live.followed())[0]
+        return await reconciled(Reconciler(self.store, self.indexer, self.live.answering), ReconcileStep(repair=repair))
 
     async def build(self) -> str:
         """Begin a generation for the next embedder and fill it; its name."""

@@ -12,7 +12,7 @@ import pytest
 from retold.contracts.indexing import GenerationRole
 from retold.index.edge import EdgeIndex
 from retold.index.edge_home import EdgeHome
-from retold.index.generations import NotFollowedError
+from retold.index.generations import NotFollowedError, RebuildRefusedError
 from retold.index.port import EmbedderMismatchError, IndexUnavailableError
 from retold.index.server import ServerIndex
 from retold.models.embedding.hashing import HashingEmbedder
@@ -123,7 +123,7 @@ async def test_a_build_that_dies_is_gone_on_with_and_one_for_another_embedder_st
         generations = await changed.live.generations()
         assert [(each.name == again, each.role) for each in generations] == [(False, SERVING), (True, BUILDING)]
         assert "other" in generations[1].embedder
-        with pytest.raises(IndexUnavailableError, match="not being built"):
+        with pytest.raises(RebuildRefusedError, match="not being built"):
             await changed.live.switch(begun)
 
 
