@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from retold.contracts import names
 from retold.contracts._base import Contract, Name
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig
+from retold.contracts.forgetting import ForgetArchive
 from retold.contracts.review import DEFAULT_BACKLOG_BOUND
 from retold.retrieval.config import RetrievalConfig
 
@@ -202,6 +203,8 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     console: ConsoleSettings = ConsoleSettings()
     review: ReviewSettings = ReviewSettings()
+    forget_archives: tuple[ForgetArchive, ...] = ()
+    """Backups, exports and archives that forgetting cannot reach: every receipt lists them with their dates."""
 
     @model_validator(mode="after")
     def _judge_fits(self) -> Self:

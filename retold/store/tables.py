@@ -22,6 +22,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
@@ -96,6 +97,9 @@ class RecordRow(Row, table=True):
         UniqueConstraint("tenant", "user_id", "host_key"),
         Index(None, "tenant", "user_id", "activation", "status"),
         Index(None, "tenant", "user_id", "subject", "attribute"),
+        Index(None, "suspended_by"),
+        # Few records disagree. An index of the flag itself would be taken for a good one by queries about the others.
+        Index(None, "valid_until", sqlite_where=text("conflicting IS 1"), postgresql_where=text("conflicting IS true")),
     )
 
     id: str = Field(primary_key=True, max_length=RECORD_ID_CHARS)
@@ -418,12 +422,35 @@ class TombstoneRow(Row, table=True):
     tenant: str = Field(max_length=NAME_CHARS)
     user_id: str = Field(max_length=NAME_CHARS)
     what: str = Field(max_length=CODE_CHARS)
-    """`record`, `session`, `principal`, or `turn`."""
+    """`principal`, `session`, `record`, `key` (a host's key of a record), `turn`, `answer` (of a turn only that), or
+    `review`."""
     subject_id: str = Field(max_length=DERIVED_ID_CHARS)
-    """Of the record, session or turn; the user's own id for a principal."""
+    """Of the record, session, review, or the decision of the turn; a digest of a host's key; the user's own id for a
+    principal."""
     receipt_id: str = Field(max_length=CODE_CHARS)
     forgotten_at: datetime = Field(sa_type=UtcTimestamp)
     """What was said before this is gone; what a principal says later is kept."""
+
+
+class ForgettingRow(Row, table=True):
+    """A forgetting that has begun and has no receipt yet, and what it has removed so far. It goes with the receipt."""
+
+    __tablename__ = "forgettings"
+    __table_args__ = (Index(None, "tenant", "user_id", "what", "subject_id"),)
+
+    receipt_id: str = Field(primary_key=True, max_length=CODE_CHARS)
+    run_id: str = Field(max_length=CODE_CHARS)
+    """Of the workflow run that began it, or took it over from one that gave up."""
+    tenant: str = Field(max_length=NAME_CHARS)
+    user_id: str = Field(max_length=NAME_CHARS)
+    what: str = Field(max_length=CODE_CHARS)
+    subject_id: str = Field(max_length=NAME_CHARS)
+    actor: str = Field(max_length=NAME_CHARS)
+    reason: str = Field(max_length=NAME_CHARS)
+    asked_at: datetime = Field(sa_type=UtcTimestamp)
+    forgotten_at: datetime = Field(sa_type=UtcTimestamp)
+    removed: dict[str, Any] = Field(sa_type=JSON)
+    """By surface."""
 
 
 class ForgetProbeRow(Row, table=True):

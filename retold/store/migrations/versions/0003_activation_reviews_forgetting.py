@@ -27,6 +27,14 @@ def upgrade() -> None:
     op.create_index(
         "ix_records_tenant_user_id_subject_attribute", "records", ["tenant", "user_id", "subject", "attribute"]
     )
+    op.create_index("ix_records_suspended_by", "records", ["suspended_by"])
+    op.create_index(
+        "ix_records_valid_until",
+        "records",
+        ["valid_until"],
+        sqlite_where=sa.text("conflicting IS 1"),
+        postgresql_where=sa.text("conflicting IS true"),
+    )
     op.add_column("sessions", sa.Column("extracted_until", TIME, nullable=True))
     op.create_index("ix_session_turns_tenant_user_id_role_at", "session_turns", ["tenant", "user_id", "role", "at"])
     op.add_column("index_outbox", sa.Column("attempts", sa.Integer(), nullable=False, server_default="0"))
@@ -151,6 +159,24 @@ def upgrade() -> None:
         "ix_tombstones_tenant_user_id_what_subject_id", "tombstones", ["tenant", "user_id", "what", "subject_id"]
     )
     op.create_table(
+        "forgettings",
+        sa.Column("receipt_id", CODE, nullable=False),
+        sa.Column("run_id", CODE, nullable=False),
+        sa.Column("tenant", NAME, nullable=False),
+        sa.Column("user_id", NAME, nullable=False),
+        sa.Column("what", CODE, nullable=False),
+        sa.Column("subject_id", NAME, nullable=False),
+        sa.Column("actor", NAME, nullable=False),
+        sa.Column("reason", NAME, nullable=False),
+        sa.Column("asked_at", TIME, nullable=False),
+        sa.Column("forgotten_at", TIME, nullable=False),
+        sa.Column("removed", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("receipt_id", name="pk_forgettings"),
+    )
+    op.create_index(
+        "ix_forgettings_tenant_user_id_what_subject_id", "forgettings", ["tenant", "user_id", "what", "subject_id"]
+    )
+    op.create_table(
         "forget_probes",
         sa.Column("id", SEQUENCE, nullable=False),
         sa.Column("receipt_id", CODE, nullable=False),
@@ -175,6 +201,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("forget_receipts")
     op.drop_table("forget_probes")
+    op.drop_table("forgettings")
     op.drop_table("tombstones")
     op.drop_table("console_sessions")
     op.drop_table("reviewers")
@@ -187,6 +214,8 @@ def downgrade() -> None:
         op.drop_column("index_outbox", column)
     op.drop_index("ix_session_turns_tenant_user_id_role_at", "session_turns")
     op.drop_column("sessions", "extracted_until")
+    op.drop_index("ix_records_valid_until", "records")
+    op.drop_index("ix_records_suspended_by", "records")
     op.drop_index("ix_records_tenant_user_id_subject_attribute", "records")
     for column in ("suspended_until", "suspended_from", "suspended_by", "temporary", "conflicts_with"):
         op.drop_column("records", column)
