@@ -32,10 +32,9 @@ def own_words(text: str, said_to_them: Collection[str] = ()) -> str:
 
 
 def repeats(span: str, texts: Collection[str]) -> bool:
-    """Whether the words hold, or are part of, one of these texts, each as `plain` gives it."""
+    """Whether the words say little else than one of these texts says, each as `plain` gives it."""
     said = plain(span)
-    known = [text for text in texts if _is_long(text)]
-    return _is_long(said) and any(text in said or said in text for text in known)
+    return _is_long(said) and any(said in text or (text in said and len(text) >= 0.8 * len(said)) for text in texts)
 
 
 def plain(text: str) -> str:

@@ -56,6 +56,10 @@ class Activations:
         self._transactions = transactions
         self._terms = terms or ReviewTerms()
 
+    def on(self, terms: ReviewTerms) -> Activations:
+        """The same, with reviews opened on these terms."""
+        return Activations(self._transactions, terms)
+
     async def subject(self, principal: Principal, record_id: RecordId) -> Subject | None:
         return await self._transactions.read(lambda session: subject(session, principal, record_id))
 
@@ -159,7 +163,7 @@ class _Writing:
         before, label = audited_state(self.row), self.evaluation.label
         if self.row.category == RetrievalCategory.OTHER.value and label.category is not RetrievalCategory.OTHER:
             self.row.category = label.category.value
-            self.row.version += 1
+            self._changed()
         said = {
             "assigned": label.category.value,
             "attribute": self.row.attribute,
@@ -190,7 +194,7 @@ class _Writing:
             before = audited_state(self.row)
             self.row.status = RecordStatus.CONFIRMED.value
             self.row.source = Source.PRINCIPAL.value
-            self.row.version += 1
+            self._changed()
             self._event("record.confirmed", before, source=self.row.source)
 
     def decision(self) -> None:
@@ -205,9 +209,13 @@ class _Writing:
         wanted = (Activation.AMBIENT if promoted else Activation.CONDITIONAL).value
         if self.row.activation != wanted:
             self.row.activation = wanted
-            self.row.version += 1
+            self._changed()
             self._event("record.activation_changed", before, decided=evaluation.reason.value)
         self._note()
+
+    def _changed(self) -> None:
+        """Changed in several ways by one evaluation, a record has one new version."""
+        self.row.version = self.evaluation.record.version + 1
 
     def _note(self) -> None:
         """What is left behind counts as evaluated, and the evidence is that of its words."""

@@ -1,0 +1,42 @@
+"""`read_transcript`: one round of extraction. Texts are read, judged and stored here, and appear in no history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+
+from activities.heartbeat import heartbeating
+from retold.contracts import names
+from retold.contracts.extraction import ExtractInput, ExtractRound
+from retold.policy.extraction import ExtractionService
+
+
+@dataclass(frozen=True)
+class ExtractionActivities:
+    """Args:
+    automatic: whether sessions are read without being asked for.
+    activation_queue: where what was written is evaluated.
+    """
+
+    service: ExtractionService
+    automatic: bool
+    activation_queue: str = names.LIFECYCLE_QUEUE
+
+    def get_activities(self) -> Sequence[Callable[..., Any]]:
+        return [self.read_transcript, self.extraction_due]
+
+    @activity.defn(name=names.READ_TRANSCRIPT)
+    async def read_transcript(self, request: ExtractInput) -> ExtractRound:
+        async with heartbeating():
+            read = await self.service.read(request.principal, request.session_id, actor=request.actor)
+        return ExtractRound(
+            report=read.report, changed=read.changed, more=read.more, activation_queue=self.activation_queue
+        )
+
+    @activity.defn(name=names.EXTRACTION_DUE)
+    async def extraction_due(self, request: ExtractInput) -> bool:
+        """Whether the session should be read now though nobody asks for it."""
+        return self.automatic and await self.service.is_due(request.principal, request.session_id)
