@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from retold.contracts._base import Contract
+from retold.contracts.record import RecordId
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -29,3 +30,5 @@ class ImportReport(Contract):
     """Records and turns that were already stored as given."""
     turns_written: Count = 0
     refused: tuple[RefusedLine, ...] = ()
+    changed: tuple[RecordId, ...] = ()
+    """Every record whose state this call changed, those that the written ones superseded included."""

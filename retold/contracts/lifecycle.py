@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from retold.contracts._base import Contract, Name, RecordText, UtcTime
-from retold.contracts.record import Entity, RecordId, RecordRef, RecordType, RecordWrite, RetrievalCategory
+from retold.contracts.record import (
+    Entity,
+    MemoryRecord,
+    RecordId,
+    RecordRef,
+    RecordStatus,
+    RecordType,
+    RecordWrite,
+    RetrievalCategory,
+)  # fmt: skip
 from retold.contracts.turn import Principal
 
 REMEMBER_MAX_RECORDS = 200
+REMEMBER_MAX_BYTES = 1_000_000
+"""Of the text of one call: Temporal refuses payloads over 2 MB, again and again."""
+READ_MAX_RECORDS = 100
+HISTORY_MAX_EVENTS = 500
 
 
 class RememberInput(Contract):
@@ -21,6 +34,13 @@ class RememberInput(Contract):
     actor: Name
     reason: Name = "remembered"
 
+    @model_validator(mode="after")
+    def _fits_a_payload(self) -> RememberInput:
+        size = sum(len(record.text.encode()) for record in self.records)
+        if size > REMEMBER_MAX_BYTES:
+            raise ValueError(f"records: {size} bytes of text; send at most {REMEMBER_MAX_BYTES} at a time")
+        return self
+
 
 class WriteOutcome(Contract):
     """What became of one record of a call."""
@@ -28,11 +48,13 @@ class WriteOutcome(Contract):
     index: Annotated[int, Field(ge=0)]
     disposition: Literal["written", "unchanged", "refused"]
     ref: RecordRef | None = None
-    """The stored record; None if refused."""
+    """The stored record; None if refused. It may itself be superseded or suspended: a stronger statement held."""
     superseded: tuple[RecordRef, ...] = ()
     suspended: tuple[RecordRef, ...] = ()
     conflicting: tuple[RecordRef, ...] = ()
     """Records that this one now conflicts with; it is flagged itself too."""
+    released: tuple[RecordRef, ...] = ()
+    """Records that are no longer suspended by this one, or no longer in conflict with it."""
     field: str | None = None
     message: str | None = None
     """Why it was refused. Never the refused text."""
@@ -49,8 +71,8 @@ class LifecycleReport(Contract):
         ids: dict[RecordId, None] = {}
         for outcome in self.outcomes:
             if outcome.disposition == "written" and outcome.ref is not None:
-                for ref in (outcome.ref, *outcome.superseded, *outcome.suspended, *outcome.conflicting):
-                    ids[ref.id] = None
+                others = (*outcome.superseded, *outcome.suspended, *outcome.conflicting, *outcome.released)
+                ids |= dict.fromkeys(ref.id for ref in (outcome.ref, *others))
         return tuple(ids)
 
 
@@ -106,3 +128,40 @@ class ContradictInput(Contract):
         if self.record_ids[0] == self.record_ids[1]:
             raise ValueError("record_ids: name two different records")
         return self
+
+
+class ReadRecordsInput(Contract):
+    """What is stored about a principal: a page of records, or one record with its history."""
+
+    principal: Principal
+    record_id: Name | None = None
+    """The record's id, or the host's own key of it. Then only `history` is looked at of the rest."""
+    history: bool = False
+    """With the record's audited changes."""
+    statuses: tuple[RecordStatus, ...] | None = None
+    """None: records of any status."""
+    subject: Name | None = None
+    attribute: Name | None = None
+    after: RecordId | None = None
+    """The last record of the page before this one."""
+    limit: Annotated[int, Field(ge=1, le=READ_MAX_RECORDS)] = 50
+
+
+class RecordEvent(Contract):
+    """One audited change of a record: who, when, from what to what. States and digests, never text."""
+
+    at: UtcTime
+    actor: Name
+    event: str
+    before: dict[str, JsonValue] | None = None
+    after: dict[str, JsonValue] | None = None
+    reason: str = ""
+
+
+class RecordPage(Contract):
+    records: tuple[MemoryRecord, ...] = ()
+    """Oldest first."""
+    more: bool = False
+    """There are records after the last of these."""
+    history: tuple[RecordEvent, ...] = ()
+    """Oldest first; of the latest 500."""

@@ -36,8 +36,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Suspension:
-    by: str
-    begins: datetime
+    by: str | None
+    begins: datetime | None
     """Inclusive."""
     ends: datetime | None
     """Exclusive; None: for as long as what suspends lives."""
@@ -65,6 +65,10 @@ def stated_at(event_at: datetime | None, created_at: datetime) -> datetime:
     return created_at if event_at is None else min(event_at, created_at)
 
 
+def stronger(one: Source, other: Source) -> Source:
+    return min(one, other, key=_STRONGEST_FIRST.index)
+
+
 def prevailing(one: Claim, other: Claim) -> Claim | None:
     """Which of two claims holds, if their times overlap; None: neither can be preferred."""
     if _strength(one) != _strength(other):
@@ -83,8 +87,8 @@ def settle(claims: Sequence[Claim], at: datetime) -> dict[str, Settled]:
 
 
 def overlap(one: Claim, other: Claim, at: datetime) -> bool:
-    """Is there a moment, from `at` on, in which both hold? Bounds are inclusive at the beginning, exclusive at the end."""
-    begins = max(at, *(claim.begins for claim in (one, other) if claim.begins is not None))
+    """Is there a moment, from `at` on, in which both hold? A claim holds from `begins` until before `ends`."""
+    begins = max([at, *(claim.begins for claim in (one, other) if claim.begins is not None)])
     return all(claim.ends is None or begins < claim.ends for claim in (one, other))
 
 

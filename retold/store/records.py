@@ -1,4 +1,4 @@
-"""Reading records in scope and lifecycle, and the changes an operator may make to one.
+"""Reading records in scope and lifecycle. Changes are in `changes` and what builds on it.
 
 Every query about a principal's records names its owner: by `_OWNED` where it is built once, else by `owned_by`.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
+from retold.contracts.lifecycle import ReadRecordsInput
 from retold.contracts.record import (
     ACTIVE_STATUSES,
     Activation,
@@ -23,7 +24,6 @@ from retold.contracts.record import (
     RetrievalCategory,
 )  # fmt: skip
 from retold.contracts.turn import Principal
-from retold.store import audit, outbox
 from retold.store.tables import RecordRow, table_of
 
 PRINCIPAL_SUBJECT = "user"
@@ -45,6 +45,13 @@ def owned_by(principal: Principal) -> ColumnElement[bool]:
 
 
 _OWNED = and_(_records.c.tenant == bindparam("tenant"), _records.c.user_id == bindparam("user"))
+
+
+def live_at(at: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Active and not over: such a record holds, or may yet."""
+    active = _records.c.status.in_([status.value for status in ACTIVE_STATUSES])
+    return active, or_(_records.c.valid_until.is_(None), _records.c.valid_until > at)
+
 
 _at = bindparam("at", type_=_records.c.created_at.type)
 _CURRENT = and_(
@@ -116,37 +123,41 @@ def record_ids(session: Session, after: RecordId | None, limit: int) -> Sequence
     return session.scalars(asked if after is None else asked.where(_records.c.id > after)).all()
 
 
+def named(session: Session, principal: Principal, record_id: str) -> MemoryRecord:
+    """The principal's record under its own id, or else under the key its host gave it.
+
+    Raises:
+        RecordNotFoundError: the principal has no such record.
+    """
+    for condition in (_records.c.id == record_id, _records.c.host_key == record_id):
+        if found := _read(session, _RECORD.where(owned_by(principal), condition)):
+            return found[0]
+    raise RecordNotFoundError(f"no record {record_id!r} of this user")
+
+
+def page(session: Session, asked: ReadRecordsInput) -> tuple[list[MemoryRecord], bool]:
+    """The records asked for, oldest first, and whether there are more."""
+    query = _RECORD.where(owned_by(asked.principal)).order_by(_records.c.created_at, _records.c.id)
+    if asked.statuses is not None:
+        query = query.where(_records.c.status.in_([status.value for status in asked.statuses]))
+    if asked.subject is not None:
+        query = query.where(_records.c.subject == asked.subject)
+    if asked.attribute is not None:
+        query = query.where(_records.c.attribute == asked.attribute)
+    if asked.after is not None:
+        last = named(session, asked.principal, asked.after)
+        later = and_(_records.c.created_at == last.created_at, _records.c.id > last.id)
+        query = query.where(or_(_records.c.created_at > last.created_at, later))
+    found = _read(session, query.limit(asked.limit + 1))
+    return found[: asked.limit], len(found) > asked.limit
+
+
 def all_records(session: Session, principal: Principal) -> Sequence[MemoryRecord]:
     return _read(session, _RECORD.where(owned_by(principal)).order_by(_records.c.created_at, _records.c.id))
 
 
-def mark_ambient_for_development(
-    session: Session, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
-) -> MemoryRecord:
-    row = _locked(session, principal, record_id)
-    record = as_record(row)
-    _require_promotable(record, at)
-    if record.activation is Activation.AMBIENT:
-        return record
-    row.activation = Activation.AMBIENT.value
-    row.version += 1
-    _changed(
-        session, principal, record, row, event="development.record_made_ambient", actor=actor, reason=reason, at=at
-    )
-    return as_record(row)
-
-
-def delete_record(
-    session: Session, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
-) -> MemoryRecord:
-    row = _locked(session, principal, record_id)
-    record = as_record(row)
-    if record.status is RecordStatus.DELETED:
-        return record
-    row.status = RecordStatus.DELETED.value
-    row.version += 1
-    _changed(session, principal, record, row, event="record.deleted", actor=actor, reason=reason, at=at)
-    return as_record(row)
+_LINKS = ("supersedes", "superseded_by", "suspended_by")
+_TIMES = ("valid_from", "valid_until", "suspended_from", "suspended_until")
 
 
 def as_record(row: RecordRow) -> MemoryRecord:
@@ -157,12 +168,17 @@ def as_record(row: RecordRow) -> MemoryRecord:
 
 def audited_state(row: RecordRow | MemoryRecord) -> dict[str, object]:
     """What an audit event keeps of a record: its state, never its text."""
-    return {
+    state: dict[str, object] = {
         "version": row.version,
         "status": str(row.status),
         "activation": str(row.activation),
         "category": str(row.category),
     }
+    state |= {field: value for field in _LINKS if (value := getattr(row, field)) is not None}
+    state |= {field: value.isoformat() for field in _TIMES if (value := getattr(row, field)) is not None}
+    if row.conflicts_with:
+        state["conflicts_with"] = list(row.conflicts_with)
+    return state
 
 
 def _asked(principal: Principal, at: datetime) -> dict[str, Any]:
@@ -174,45 +190,12 @@ def _read(session: Session, query: Select[Any], asked: Mapping[str, Any] | None 
     return [MemoryRecord.model_validate(row._asdict()) for row in session.execute(query, asked).all()]
 
 
-def _changed(
-    session: Session,
-    principal: Principal,
-    before: MemoryRecord,
-    row: RecordRow,
-    *,
-    event: str,
-    actor: str,
-    reason: str,
-    at: datetime,
-) -> None:
-    if not reason.strip():
-        raise ValueError("reason must not be blank: it is what the audit trail will say")
-    outbox.append(session, [row.id], at)
-    audit.append(
-        session,
-        audit.row(
-            principal,
-            at=at,
-            actor=actor,
-            event=event,
-            subject=("record", row.id),
-            before=audited_state(before),
-            after=audited_state(row),
-            reason=reason,
-        ),
-    )
+def require_promotable(record: MemoryRecord, at: datetime) -> None:
+    """Refuse what may not become ambient, whoever asks for it.
 
-
-def _locked(session: Session, principal: Principal, record_id: str) -> RecordRow:
-    """The record under its own id, or else under the key the host gave it when importing."""
-    for named in (_records.c.id == record_id, _records.c.host_key == record_id):
-        row = session.scalar(select(RecordRow).where(owned_by(principal), named).with_for_update())
-        if row is not None:
-            return row
-    raise RecordNotFoundError(f"no record {record_id!r} of this user")
-
-
-def _require_promotable(record: MemoryRecord, at: datetime) -> None:
+    Raises:
+        NotEligibleError: it is not a confirmed, current, semantic record about the principal.
+    """
     checks = {
         f"its type is {record.type.value}, not semantic": record.type is RecordType.SEMANTIC,
         f"it is about {record.subject!r}, not about the user": record.subject == PRINCIPAL_SUBJECT,

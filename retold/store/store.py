@@ -21,9 +21,11 @@ from retold.policy.ports import OpenedSession
 from retold.policy.profile import ProfileAssembler
 from retold.store import audit, bundles, decisions, opening, profiles, records, sessions
 from retold.store.audit import AuditEvent
+from retold.store.changes import Changes
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
 from retold.store.index_ledger import IndexLedger
+from retold.store.lifecycle import Lifecycle
 from retold.store.records import NotEligibleError, RecordNotFoundError
 from retold.store.review_desk import ReviewDesk
 from retold.store.reviewers import Reviewers
@@ -59,6 +61,7 @@ class Store(IndexLedger):
     def __init__(self, engine: Engine, *, new_id: Callable[[], str] = _random_id) -> None:
         super().__init__(Transactions(engine))
         self._new_id = new_id
+        self.lifecycle = Lifecycle(self._transactions, new_id)
         self.reviews = ReviewDesk(self._transactions, ProfileAssembler(self).assemble)
         self.reviewers = Reviewers(self._transactions)
         self.switches = SwitchLedger(self._transactions)
@@ -192,7 +195,9 @@ class Store(IndexLedger):
         refused one by one, the field named; the others are written.
         """
         return await self._transactions.write(
-            lambda session: Importer(session, principal, actor=actor, at=at, new_id=self._new_id).write(lines)
+            lambda session: Importer(
+                Changes(session, principal, actor=actor, reason="import", at=at, new_id=self._new_id)
+            ).write(lines)
         )
 
     async def mark_ambient_for_development(
@@ -205,11 +210,8 @@ class Store(IndexLedger):
             NotEligibleError: it is not a confirmed, current, semantic record about the principal.
             ValueError: `reason` is blank.
         """
-        return await self._transactions.write(
-            lambda session: records.mark_ambient_for_development(
-                session, principal, record_id, actor=actor, reason=reason, at=at
-            )
-        )
+        await self.lifecycle.mark_ambient_for_development(principal, record_id, actor=actor, reason=reason, at=at)
+        return await self._record(principal, record_id)
 
     async def delete_record(
         self, principal: Principal, record_id: str, *, actor: str, reason: str, at: datetime
@@ -220,9 +222,11 @@ class Store(IndexLedger):
             RecordNotFoundError: the principal has no such record.
             ValueError: `reason` is blank.
         """
-        return await self._transactions.write(
-            lambda session: records.delete_record(session, principal, record_id, actor=actor, reason=reason, at=at)
-        )
+        await self.lifecycle.delete(principal, record_id, actor=actor, reason=reason, at=at)
+        return await self._record(principal, record_id)
+
+    async def _record(self, principal: Principal, record_id: str) -> MemoryRecord:
+        return await self._transactions.read(lambda session: records.named(session, principal, record_id))
 
     async def records(self, principal: Principal) -> Sequence[MemoryRecord]:
         """All records of the principal, of any status, oldest first."""
