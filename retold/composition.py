@@ -158,6 +158,15 @@ async def _certificate(settings: Settings, store: Store, policies: PolicyIdentit
     return await certify(settings.utility, components, registry)
 
 
+@asynccontextmanager
+async def compose_console(settings: Settings) -> AsyncIterator[tuple[Store, ProfileAssembler]]:
+    """What the reviewers' page looks at: the store as it is (nothing is migrated) and how a profile is built."""
+    async with AsyncExitStack() as stack:
+        store = Store(open_engine(settings.sql_url))
+        stack.push_async_callback(store.close)
+        yield store, _profiles(store)
+
+
 def _profiles(store: Store) -> ProfileAssembler:
     """Tokens are counted by a real tokenizer where one is installed, else estimated too high rather than too low."""
     from retold.models.tokens import installed_token_counter

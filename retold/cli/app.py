@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from retold.cli.console import console
 from retold.cli.decisions import list_decisions, replay_decision, show_decision
 from retold.cli.demo import demo
 from retold.cli.demo_real import demo_real
@@ -83,6 +84,7 @@ index.command("abandon")(abandon)
 app.add_typer(index, name="index")
 app.command("reconcile")(reconcile)
 app.command("rebuild-index")(rebuild)
+app.command("console")(console)
 app.command("doctor")(doctor)
 app.command("schema")(schema)
 app.command("demo")(demo)

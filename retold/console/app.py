@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from starlette.applications import Starlette
@@ -83,10 +83,14 @@ def console_app(
         ],
         middleware=[
             Middleware(QuietFailures),
-            Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_hosts, www_redirect=False),
+            Middleware(TrustedHostMiddleware, allowed_hosts=_as_in_urls(settings.allowed_hosts), www_redirect=False),
             Middleware(SameOrigin, scheme="https" if settings.secure else "http"),
         ],
         exception_handlers={HTTPException: refused, StoreUnavailableError: store_is_away},
         max_body_size=BODY_MAX_BYTES,
     )
     return AnswerHeaders(application, secure=settings.secure)
+
+
+def _as_in_urls(hosts: Iterable[str]) -> list[str]:
+    return [f"[{host}]" if ":" in host else host for host in hosts]

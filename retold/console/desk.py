@@ -34,7 +34,11 @@ class DecisionRefusedError(Exception):
 
 
 class DecisionNotSentError(Exception):
-    """Temporal or the workers could not be reached in time. Whether the decision was taken, the item will say."""
+    """Temporal could not be reached: nothing was decided."""
+
+
+class DecisionUnknownError(Exception):
+    """It was sent, and nobody answered in time: it may still be taken. Sent again, it counts once."""
 
 
 class Sessions(Protocol):
@@ -76,5 +80,6 @@ class Desk(Protocol):
 
         Raises:
             DecisionRefusedError: it was not taken.
-            DecisionNotSentError: Temporal or its workers are away.
+            DecisionNotSentError: Temporal is out of reach.
+            DecisionUnknownError: it was sent, and nobody answered.
         """

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from retold.console import untrusted, wording
 from retold.console.asked import Age, Asked, UnknownFilterError
-from retold.console.desk import DecisionNotSentError, DecisionRefusedError, Desk
+from retold.console.desk import DecisionNotSentError, DecisionRefusedError, DecisionUnknownError, Desk
 from retold.console.rendering import Rendering
 from retold.console.sign_in import Door, SignedIn, believe, form_of
 from retold.contracts.activation import PROMOTABLE_CATEGORIES, ActivationCategory
@@ -123,12 +123,8 @@ class Pages:
         except IncompleteError as missing:
             saying = Saying("Not yet", str(missing))
             return await self._show(request, person, found, draft=draft, saying=saying, status=422)
-        except DecisionNotSentError:
-            saying = Saying(
-                "The decision could not be sent",
-                "Temporal or its workers did not answer in time. Look whether the item is still open, then try again: "
-                "the same decision sent twice is one decision.",
-            )
+        except (DecisionNotSentError, DecisionUnknownError) as failed:
+            saying = Saying(*(wording.NOT_SENT if isinstance(failed, DecisionNotSentError) else wording.UNANSWERED))
             found = await self._visible(request, person)
             return await self._show(request, person, found, draft=draft, saying=saying, status=503)
         except DecisionRefusedError as refused:

@@ -25,6 +25,7 @@ from retold.contracts.review import (
     ReviewStatus,
     UnreadableReview,
 )
+from retold.policy.profile import ProfileAssembler
 from retold.settings import ConsoleSettings
 from retold.store.store import Store
 
@@ -32,19 +33,22 @@ CONNECTIONS = 256
 STOPS_WITHIN_S = 10
 
 Send = Callable[[ReviewDecision], Awaitable[ReviewOutcome]]
-"""Sends a signed decision; raises DecisionRefusedError and DecisionNotSentError."""
+"""Sends a signed decision; raises as `Desk.decide` does."""
 
 
 class StoreDesk:
     """`Desk` over the store, which it only reads; decisions go where `send` takes them.
 
     Args:
+        profiles: builds the profiles an item is shown with, as a session's is built.
+        send: takes a decision to its item's workflow.
         bound: most items open at once.
         owner: who answers for the backlog.
     """
 
-    def __init__(self, store: Store, send: Send, *, bound: int, owner: str) -> None:
+    def __init__(self, store: Store, profiles: ProfileAssembler, send: Send, *, bound: int, owner: str) -> None:
         self._store = store
+        self._profiles = profiles
         self._send = send
         self._bound = bound
         self._owner = owner
@@ -63,7 +67,7 @@ class StoreDesk:
         return {id: record.text for id, record in found.items() if record.text}
 
     async def item(self, review_id: str, now: datetime) -> ReviewItem | UnreadableReview | None:
-        return await self._store.reviews.item(review_id, now)
+        return await self._store.reviews.item(review_id, now, assemble=self._profiles.assemble)
 
     async def backlog(self, tenants: Sequence[str] | None) -> BacklogState:
         return await self._store.reviews.backlog(bound=self._bound, owner=self._owner, tenants=tenants)

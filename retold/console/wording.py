@@ -144,6 +144,14 @@ REFUSED: dict[RefusedDecision, tuple[str, str]] = {
 }
 
 
+NOT_SENT = ("Temporal is away", "The decision could not be sent, so nothing was decided. Try again in a moment.")
+UNANSWERED = (
+    "Nobody answered",
+    "The decision was sent, and no worker answered in time. It may still be taken: look at the item again, or send the "
+    "same decision once more; it counts once.",
+)
+
+
 def happened(event: str) -> str:
     """`review.already_resolved` as it reads in a history: `already resolved`."""
     return event.rpartition(".")[2].replace("_", " ")

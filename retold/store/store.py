@@ -22,6 +22,7 @@ from retold.policy.profile import ProfileAssembler
 from retold.store import audit, bundles, decisions, opening, profiles, records, sessions
 from retold.store.audit import AuditEvent
 from retold.store.changes import Changes
+from retold.store.console_sessions import ConsoleSessions
 from retold.store.engine import StoreUnavailableError, Transactions
 from retold.store.imports import Importer
 from retold.store.index_ledger import IndexLedger
@@ -64,6 +65,7 @@ class Store(IndexLedger):
         self.lifecycle = Lifecycle(self._transactions, new_id)
         self.reviews = ReviewDesk(self._transactions, ProfileAssembler(self).assemble)
         self.reviewers = Reviewers(self._transactions)
+        self.console_sessions = ConsoleSessions(self._transactions)
         self.switches = SwitchLedger(self._transactions)
 
     async def close(self) -> None:

@@ -12,14 +12,16 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from retold.console.app import console_app
 from retold.console.desk import DecisionNotSentError, DecisionRefusedError
 from retold.console.serving import StoreDesk
 from retold.contracts.review import ReviewDecision, ReviewOutcome, SentDecision
+from retold.policy.profile import ProfileAssembler
 from retold.settings import ConsoleSettings
 from retold.store.console_sessions import ConsoleSessions
-from retold.store.engine import Transactions, open_engine
+from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
 from tests.unit.console.seeded import BOUND, OWNER, Seeding
@@ -56,14 +58,14 @@ class Page:
     def restart(self, settings: ConsoleSettings | None = None) -> None:
         """A new process of the console: it remembers what the store does, and nothing else."""
         self.settings = settings or self.settings
-        desk = StoreDesk(self.store, self._send, bound=BOUND, owner=OWNER)
+        desk = StoreDesk(self.store, ProfileAssembler(self.store), self._send, bound=BOUND, owner=OWNER)
         self.application = console_app(desk, self.sessions, self.settings, now=lambda: self.now, pause=self._pause)
 
     def browser(
         self, *, address: str = "203.0.113.7", host: str = "localhost:8300", **headers: str
     ) -> httpx.AsyncClient:
         scheme = "https" if self.settings.secure else "http"
-        transport = httpx.ASGITransport(self.application, client=(address, 50_000), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(self._answer, client=(address, 50_000), raise_app_exceptions=False)
         origin = f"{scheme}://{host}"
         usual = {"Origin": origin, "Sec-Fetch-Site": "same-origin"}
         return httpx.AsyncClient(transport=transport, base_url=origin, headers={**usual, **headers})
@@ -73,6 +75,9 @@ class Page:
         answer = await browser.post("/sign-in", data={"token": token})
         assert answer.status_code == 303, answer.text
         return browser
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.application(scope, receive, send)  # of now: an open browser outlives a restart
 
     async def _send(self, decision: ReviewDecision) -> ReviewOutcome:
         if self.away:
@@ -94,9 +99,7 @@ class Page:
 async def page(tmp_path: Path, empty_database: Path) -> AsyncIterator[Page]:
     engine = open_engine(f"sqlite:///{shutil.copy(empty_database, tmp_path / 'retold.db')}")
     store = Store(engine)
-    transactions = Transactions(engine)
-    yield Page(store, ConsoleSessions(transactions), Seeding(store, engine, START))
-    await transactions.close()
+    yield Page(store, store.console_sessions, Seeding(store, engine, START))
     await store.close()
 
 

@@ -1,0 +1,100 @@
+"""`retold console`: the page where reviewers work, in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from retold.cli import options
+from retold.cli.failures import CommandError
+from retold.cli.output import readable
+from retold.cli.running_stack import Whereabouts, core_runtime, read_settings
+from retold.cli.stopping import until_asked_to_stop
+from retold.cli.terminal import out
+from retold.client import open_client
+from retold.contracts.refusal import refusal_text
+from retold.settings import ConsoleSettings, Settings
+
+_NEEDED = ("starlette", "jinja2", "uvicorn", "python_multipart", "sqlalchemy", "sqlmodel", "alembic")
+
+
+def console(
+    context: typer.Context,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Default: as configured, which is 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port, 0 for any. Default: as configured, which is 8300.")
+    ] = None,
+) -> None:
+    """Serve the page where reviewers decide about proposed standing preferences.
+
+    It reads the store (RETOLD_STORE_URL) and sends decisions through Temporal to the workers that run there; it
+    starts and shows the queue while Temporal is away. People sign in with the token they were given when they were
+    registered. Beyond this machine it only listens with TLS: RETOLD_CONSOLE__CERTIFICATE and
+    RETOLD_CONSOLE__CERTIFICATE_KEY, or RETOLD_CONSOLE__BEHIND_TLS=true behind a proxy that ends it; and
+    RETOLD_CONSOLE__ALLOWED_HOSTS='["reviews.example"]' names what it is reached by. Ctrl-C stops it.
+    """
+    settings = read_settings()
+    asyncio.run(_console(options.whereabouts(context), settings, _listening_as_asked(settings.console, host, port)))
+
+
+async def _console(where: Whereabouts, settings: Settings, page: ConsoleSettings) -> None:
+    # Here and not above: most commands need none of it, and it may not be installed.
+    try:
+        from retold.composition import compose_console
+        from retold.console.app import console_app
+        from retold.console.sending import Sending
+        from retold.console.serving import StoreDesk, address, listen, serve
+        from retold.store.store import StoreUnavailableError
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        raise CommandError("the console is not installed", "pip install 'retold[console,worker]'") from missing
+
+    with until_asked_to_stop():
+        async with compose_console(settings) as (store, profiles):
+            try:
+                await store.ping()
+            except StoreUnavailableError as error:
+                raise CommandError(
+                    f"the store does not answer ({error})",
+                    "check RETOLD_STORE_URL or RETOLD_DATA_DIR; a worker of this version, or `retold dev`, prepares it",
+                ) from error
+            client = await open_client(
+                address=where.address,
+                namespace=where.namespace,
+                profile=where.profile,
+                lazy=True,
+                runtime=core_runtime(),
+            )
+            send = Sending(client, task_queue=settings.worker.lifecycle_queue)
+            queue = settings.review
+            desk = StoreDesk(store, profiles, send, bound=queue.backlog_bound, owner=queue.owner)
+            with listen(page) as listening:
+                _say(f"reviews: {address(page, listening)} (Ctrl-C here stops the page)")
+                await serve(console_app(desk, store.console_sessions, page), page, listening)
+    _say("stopped")
+
+
+def _listening_as_asked(configured: ConsoleSettings, host: str | None, port: int | None) -> ConsoleSettings:
+    """The settings with what the command line says in place of theirs.
+
+    Raises:
+        CommandError: the page would be in the open.
+    """
+    asked = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    try:
+        return ConsoleSettings.model_validate({**configured.model_dump(), **asked})
+    except ValidationError as error:
+        raise CommandError("the page cannot listen there", refusal_text(error)) from error
+
+
+def _say(line: str) -> None:
+    console = out()
+    console.print(readable(console, line), markup=False, soft_wrap=True)
+    sys.stdout.flush()
