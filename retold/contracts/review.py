@@ -206,7 +206,7 @@ class ReviewInput(Contract):
     opened_at: UtcTime
     remind_after_s: Annotated[int, Field(ge=1)]
     escalate_after_s: Annotated[int, Field(ge=1)]
-    look_every_s: Annotated[int, Field(ge=1)] = 6 * 3600
+    look_every_s: Annotated[int, Field(ge=1)] = 24 * 3600
     """How often the item is compared with the store even if nobody says anything."""
     expires_at: UtcTime
 

@@ -88,5 +88,5 @@ async def test_a_record_that_changes_without_a_word_withdraws_its_item_at_the_ne
 ) -> None:
     review = await desk.opened()
     change(desk.queue.engine, RecordRow, RecordRow.id == review.record.id, version=2)
-    await skipping.fast_forward(desk.handle(review), timedelta(hours=7))
+    await skipping.fast_forward(desk.handle(review), timedelta(hours=25))
     assert (await desk.outcome(review)).status is ReviewStatus.WITHDRAWN
