@@ -95,7 +95,7 @@ class ReviewSettings(Contract):
     escalate_after_hours: Annotated[float, Field(gt=0)] = 120
     lives_for_days: Annotated[float, Field(gt=0)] = 14
     """Then an item expires undecided, and its record stays conditional."""
-    look_every_minutes: Annotated[float, Field(gt=0)] = 360
+    look_every_minutes: Annotated[float, Field(gt=0)] = 24 * 60
     """How often each item is compared with its record even if nobody says anything."""
     sweep_every_s: Annotated[float, Field(gt=0)] = 5
     """How soon an item's workflow starts, and hears that its item has ended."""
