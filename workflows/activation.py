@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
     from retold.contracts.activation import ActivationInput, ActivationReport
+    from retold.contracts.review import ReviewIds
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
 
@@ -41,10 +42,12 @@ class ActivationWorkflow:
         for batch in left:
             reports.append(await _evaluate(batch, attempts=0))
         await durably(names.BRING_INDEX_INTO_LINE, None, int)
-        return ActivationReport(
-            decisions=tuple(decision for report in reports for decision in report.decisions),
-            reviews=tuple(review for report in reports for review in report.reviews),
-        )
+        reviews = tuple(review for report in reports for review in report.reviews)
+        if reviews:
+            # Only sooner than the sweep that starts what is open: a worker that dies before this loses no review.
+            await durably(names.START_REVIEWS, ReviewIds(review_ids=reviews), int)
+        decisions = tuple(decision for report in reports for decision in report.decisions)
+        return ActivationReport(decisions=decisions, reviews=reviews)
 
 
 def _batches(due: ActivationInput) -> Iterator[ActivationInput]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
@@ -37,6 +39,20 @@ class ExtractionWorkflow:
             if not read.more:
                 break
         return total
+
+
+async def begin_reading(wanted: ExtractInput) -> None:
+    """Have the session read if it is due, by a child that outlives its parent. Whatever fails, the sweep finds it."""
+    if not await durably(names.EXTRACTION_DUE, wanted, bool):
+        return
+    with contextlib.suppress(WorkflowAlreadyStartedError):  # then it is being read
+        await workflow.start_child_workflow(
+            names.EXTRACTION_WORKFLOW,
+            wanted,
+            id=operation_workflow_id("extract", wanted.principal, wanted.session_id),
+            result_type=ExtractReport,
+            parent_close_policy=ParentClosePolicy.ABANDON,
+        )
 
 
 async def _read(wanted: ExtractInput) -> ExtractRound:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 REPEATED_MIN_BYTES = 24
 """Of letters and digits in UTF-8: eight Chinese characters, twelve Cyrillic letters, twenty-four Latin ones. Shorter
@@ -21,14 +22,31 @@ _BLOCK = re.compile(
 _SENTENCE = re.compile(r"[^\n.!?。！？।؟…]+[.!?。！？।؟…]*")
 
 
-def own_words(text: str, said_to_them: Collection[str] = ()) -> str:
+@dataclass(frozen=True)
+class Heard:
+    """One text that was said to the user, as repetitions of it are looked for."""
+
+    whole: str
+    sentences: frozenset[str]
+    """The long ones."""
+
+    @classmethod
+    def of(cls, text: str) -> Heard:
+        sentences = (plain(sentence) for sentence in _SENTENCE.findall(text))
+        return cls(plain(text), frozenset(sentence for sentence in sentences if _is_long(sentence)))
+
+
+def own_words(text: str, heard: Sequence[Heard] = ()) -> str:
     """The turn, as long as it was, with everything blanked that is not the user's own.
 
     Args:
-        said_to_them: what the assistant, a tool or memory had said before this turn, each as `plain` gives it.
+        heard: what the assistant, a tool or memory had said in the session before this turn.
     """
     text = _BLOCK.sub(lambda block: _blank(block[0]), text)
-    return _SENTENCE.sub(lambda sentence: _unless_repeated(sentence[0], said_to_them), text) if said_to_them else text
+    if not heard:
+        return text
+    text = _SENTENCE.sub(lambda sentence: _unless_part(sentence[0], heard), text)
+    return _without_quotations(text, {said for each in heard for said in each.sentences})
 
 
 def repeats(span: str, texts: Collection[str]) -> bool:
@@ -39,13 +57,34 @@ def repeats(span: str, texts: Collection[str]) -> bool:
 
 def plain(text: str) -> str:
     """Letters and digits only, in one case: punctuation, quotes and line breaks are what changes when one copies."""
-    return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
+    return "".join(letters for _, letters in _letters(text))
 
 
-def _unless_repeated(sentence: str, said_to_them: Collection[str]) -> str:
+def _letters(text: str) -> Iterator[tuple[int, str]]:
+    """Each character's letters as `plain` has them, with its offset."""
+    for offset, char in enumerate(text):
+        letters = "".join(each for each in unicodedata.normalize("NFKD", char).casefold() if each.isalnum())
+        if letters:
+            yield offset, letters
+
+
+def _unless_part(sentence: str, heard: Sequence[Heard]) -> str:
+    """Blank, if the whole sentence was part of something they heard."""
     said = plain(sentence)
-    repeated = _is_long(said) and any(said in heard for heard in said_to_them)
-    return _blank(sentence) if repeated else sentence
+    return _blank(sentence) if _is_long(said) and any(said in each.whole for each in heard) else sentence
+
+
+def _without_quotations(text: str, heard: Collection[str]) -> str:
+    """Blank each sentence they heard where it stands inside one of their own."""
+    said = plain(text)
+    offsets = [offset for offset, letters in _letters(text) for _ in letters]
+    for sentence in heard:
+        start = said.find(sentence)
+        while start >= 0:
+            begin, end = offsets[start], offsets[start + len(sentence) - 1] + 1
+            text = text[:begin] + _blank(text[begin:end]) + text[end:]
+            start = said.find(sentence, start + len(sentence))
+    return text
 
 
 def _is_long(plain_text: str) -> bool:

@@ -20,6 +20,7 @@ from retold.contracts.turn import Principal
 from retold.policy.ports import OpenedSession
 from retold.policy.profile import ProfileAssembler
 from retold.store import audit, bundles, decisions, opening, profiles, records, sessions
+from retold.store.activations import Activations
 from retold.store.audit import AuditEvent
 from retold.store.changes import Changes
 from retold.store.console_sessions import ConsoleSessions
@@ -33,6 +34,7 @@ from retold.store.reviewers import Reviewers
 from retold.store.sessions import SessionNotOpenError, SessionTurn
 from retold.store.switches import SwitchLedger
 from retold.store.tables import Row
+from retold.store.transcripts import Transcripts
 
 __all__ = [
     "AuditEvent",
@@ -63,6 +65,8 @@ class Store(IndexLedger):
         super().__init__(Transactions(engine))
         self._new_id = new_id
         self.lifecycle = Lifecycle(self._transactions, new_id)
+        self.activations = Activations(self._transactions)
+        self.transcripts = Transcripts(self._transactions, new_id)
         self.reviews = ReviewDesk(self._transactions, ProfileAssembler(self).assemble)
         self.reviewers = Reviewers(self._transactions)
         self.console_sessions = ConsoleSessions(self._transactions)

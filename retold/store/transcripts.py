@@ -6,8 +6,7 @@ tool or the assistant had said before is blanked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, exists, or_, update
@@ -15,10 +14,19 @@ from sqlalchemy.orm import Session
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from retold.contracts.extraction import EXTRACTION_TURNS_MAX, OwnTurn
+from retold.contracts.extraction import EXTRACTION_TURNS_MAX, OwnTurn, RefusedProposal
+from retold.contracts.lifecycle import LifecycleReport
+from retold.contracts.record import ACTIVE_STATUSES, RecordStatus, RecordWrite, Source
 from retold.contracts.turn import Principal
-from retold.policy.own_words import own_words, plain
-from retold.store.tables import SessionRow, SessionTurnRow
+from retold.policy.extraction import Accepted, Kept, UnreadTurns
+from retold.policy.limits import utc_now
+from retold.policy.own_words import Heard, own_words, plain
+from retold.store.changes import Changes, random_id
+from retold.store.engine import Transactions
+from retold.store.records import owned_by
+from retold.store.remembering import remember
+from retold.store.tables import RecordRow, SessionRow, SessionTurnRow
+from retold.store.writing import Manner
 
 USER = "user"
 _OTHERS = ("assistant", "draft", "final", "tool")
@@ -26,13 +34,48 @@ _EARLIER_TEXTS = 200
 """How many texts of others a turn is compared with: the latest before it in its session."""
 
 
-@dataclass(frozen=True)
-class UnreadTurns:
-    """What the principal said in a session and no extractor has read yet, oldest first."""
+_REMEMBERED = 2_000
+"""With how many of the principal's latest records a proposal is compared."""
 
-    turns: Sequence[OwnTurn]
-    until: datetime
-    """When these are read, everything up to here is, this moment included."""
+
+class Transcripts:
+    """Implements `Transcripts` of `retold.policy.extraction`, and says which sessions are due. One transaction each."""
+
+    def __init__(self, transactions: Transactions, new_id: Callable[[], str] = random_id) -> None:
+        self._transactions = transactions
+        self._new_id = new_id
+
+    async def own_turns(
+        self, principal: Principal, session_id: str, since: datetime | None = None
+    ) -> Sequence[OwnTurn]:
+        """Everything the principal said in the session after `since` (exclusive), oldest first."""
+        return await self._transactions.read(lambda session: own_turns(session, principal, session_id, since))
+
+    async def unread(self, principal: Principal, session_id: str) -> UnreadTurns | None:
+        """The next turns to read; None: everything in the session has been read."""
+        return await self._transactions.read(lambda session: unread_turns(session, principal, session_id))
+
+    async def remembered(self, principal: Principal) -> Collection[str]:
+        """Texts of the principal's live records, each as `own_words.plain` gives it."""
+        return await self._transactions.read(lambda session: remembered(session, principal))
+
+    async def keep(
+        self, principal: Principal, session_id: str, accepted: Sequence[Accepted], until: datetime, *, actor: str
+    ) -> Kept:
+        """Write the proposals as provisional records, and that the session is read up to `until`."""
+        return await self._transactions.write(
+            lambda session: keep(
+                session, principal, session_id, accepted, until, actor=actor, at=utc_now(), new_id=self._new_id
+            )
+        )
+
+    async def due_sessions(self, *, idle_since: datetime, limit: int) -> Sequence[tuple[Principal, str]]:
+        """Sessions with unread turns that have ended, or were last seen before `idle_since`; longest waiting first."""
+        return await self._transactions.read(lambda session: due_sessions(session, idle_since=idle_since, limit=limit))
+
+    async def is_due(self, principal: Principal, session_id: str) -> bool:
+        """Whether the principal has said something in the session that is still to be read."""
+        return await self.unread(principal, session_id) is not None
 
 
 def own_turns(
@@ -130,9 +173,66 @@ def due_sessions(session: Session, *, idle_since: datetime, limit: int) -> Seque
     return [(Principal(tenant=tenant, user=user), session_id) for tenant, user, session_id in found]
 
 
-def is_due(session: Session, principal: Principal, session_id: str) -> bool:
-    """Whether the principal has said something in the session that is still to be read."""
-    return unread_turns(session, principal, session_id) is not None
+def remembered(session: Session, principal: Principal) -> Collection[str]:
+    texts = session.scalars(
+        select(RecordRow.text)
+        .where(owned_by(principal), col(RecordRow.status).in_([status.value for status in ACTIVE_STATUSES]))
+        .order_by(col(RecordRow.created_at).desc())
+        .limit(_REMEMBERED)
+    )
+    return frozenset(plain(text) for text in texts)
+
+
+def keep(
+    session: Session,
+    principal: Principal,
+    session_id: str,
+    accepted: Sequence[Accepted],
+    until: datetime,
+    *,
+    actor: str,
+    at: datetime,
+    new_id: Callable[[], str],
+) -> Kept:
+    """Write through the one path every record takes, then move the mark: both, or neither."""
+    kept = Kept()
+    for source in (Source.MODEL, Source.PRINCIPAL):
+        some = [each for each in accepted if each.source is source]
+        if some:
+            manner = Manner(
+                created="record.extracted",
+                revised="record.revised",
+                status=RecordStatus.PROVISIONAL,
+                source=source,
+                said_now=False,
+            )
+            changes = Changes(session, principal, actor=actor, reason="extracted", at=at, new_id=new_id)
+            kept = _with(kept, some, remember(changes, [_write(each) for each in some], manner))
+    mark_read(session, principal, session_id, until)
+    return kept
+
+
+def _write(accepted: Accepted) -> RecordWrite:
+    proposal = accepted.proposal
+    said = proposal.model_dump(exclude={"turn_ref", "span"})
+    return RecordWrite(**said, created_at=accepted.said_at, evidence=(proposal.turn_ref,))
+
+
+def _with(kept: Kept, accepted: Sequence[Accepted], report: LifecycleReport) -> Kept:
+    outcomes = report.outcomes
+    return Kept(
+        written=(*kept.written, *(o.ref for o in outcomes if o.disposition == "written" and o.ref is not None)),
+        unchanged=kept.unchanged + sum(o.disposition == "unchanged" for o in outcomes),
+        refused=(
+            *kept.refused,
+            *(
+                RefusedProposal(index=accepted[o.index].index, why=o.message or "refused")
+                for o in outcomes
+                if o.disposition == "refused"
+            ),
+        ),
+        changed=tuple(dict.fromkeys((*kept.changed, *report.changed))),
+    )
 
 
 def _said_by(principal: Principal) -> tuple[ColumnElement[bool], ...]:
@@ -147,7 +247,7 @@ def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow])
     heard = _said_to_them(session, principal, rows)
     turns = []
     for row in rows:
-        earlier = [text for at, text in heard.get(row.session_id, ()) if at < row.at][-_EARLIER_TEXTS:]
+        earlier = [said for at, said in heard.get(row.session_id, ()) if at < row.at][-_EARLIER_TEXTS:]
         text = own_words(row.text, earlier)
         if text.strip():
             turns.append(
@@ -158,9 +258,9 @@ def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow])
 
 def _said_to_them(
     session: Session, principal: Principal, rows: Sequence[SessionTurnRow]
-) -> dict[str, list[tuple[datetime, str]]]:
+) -> dict[str, list[tuple[datetime, Heard]]]:
     """By session, what others said in it before the last of these turns, in order, as `own_words` compares it."""
-    heard: dict[str, list[tuple[datetime, str]]] = {}
+    heard: dict[str, list[tuple[datetime, Heard]]] = {}
     for session_id in {row.session_id for row in rows}:
         last = max(row.at for row in rows if row.session_id == session_id)
         said = session.execute(
@@ -175,7 +275,7 @@ def _said_to_them(
             .order_by(col(SessionTurnRow.at).desc())
             .limit(_EARLIER_TEXTS + len(rows))
         )
-        heard[session_id] = [(at, plain(text)) for at, text in reversed(said.all())]
+        heard[session_id] = [(at, Heard.of(text)) for at, text in reversed(said.all())]
     return heard
 
 
