@@ -37,6 +37,7 @@ from activities.records import RecordActivities
 from activities.retrieval import RetrievalActivities
 from activities.review_workflows import ReviewWorkflows
 from activities.reviewing import ReviewActivities
+from activities.switching import SwitchActivities
 from retold.client import open_client, prepare_review_attributes
 from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
@@ -56,6 +57,7 @@ from workflows.operations import (
 from workflows.record_turn import RecordTurnWorkflow
 from workflows.records import DeleteRecordWorkflow
 from workflows.review import DecideReviewWorkflow, ReviewWorkflow
+from workflows.switching import ListSwitchesWorkflow, SwitchWorkflow
 from workflows.turn import TurnWorkflow
 
 logger = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ OPERATION_WORKFLOWS = [
     RebuildIndexWorkflow,
     IndexOverviewWorkflow,
 ]
-LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow, ReviewWorkflow, DecideReviewWorkflow]
+LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow, ReviewWorkflow, DecideReviewWorkflow, SwitchWorkflow, ListSwitchesWorkflow]
 
 
 def turn_worker(
@@ -152,6 +154,7 @@ def lifecycle_worker(
         activities=[
             *RecordActivities(adapters.store).get_activities(),
             *ReviewActivities(adapters.store.reviews, adapters.review_notifier, reviews).get_activities(),
+            *SwitchActivities(adapters.store.switches, adapters.switches).get_activities(),
             operations.bring_index_into_line,
         ],
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),

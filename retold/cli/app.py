@@ -25,6 +25,7 @@ from retold.cli.index import abandon, generations, rebuild, reconcile
 from retold.cli.records import delete_record, end_session, mark_ambient
 from retold.cli.running_stack import Whereabouts
 from retold.cli.schema import schema
+from retold.cli.switch import list_switches, switch_off, switch_on
 from retold.cli.terminal import complain, let_go_of_stdout, out
 from retold.cli.turn import turn
 
@@ -35,6 +36,7 @@ app = typer.Typer(name="retold", no_args_is_help=True, add_completion=False, ric
 decisions = typer.Typer(no_args_is_help=True, help="What became of turns, and why.")
 records = typer.Typer(no_args_is_help=True, help="Change one record; each change is audited.")
 index = typer.Typer(no_args_is_help=True, help="The search index: proved, repaired, built anew.")
+switches = typer.Typer(no_args_is_help=True, help="Take a stage out of every turn's path, and put it back.")
 sessions = typer.Typer(no_args_is_help=True, help="Conversations.")
 
 
@@ -84,6 +86,10 @@ index.command("abandon")(abandon)
 app.add_typer(index, name="index")
 app.command("reconcile")(reconcile)
 app.command("rebuild-index")(rebuild)
+switches.command("off")(switch_off)
+switches.command("on")(switch_on)
+switches.command("list")(list_switches)
+app.add_typer(switches, name="switch")
 app.command("console")(console)
 app.command("doctor")(doctor)
 app.command("schema")(schema)

@@ -47,6 +47,11 @@ HOLD_DEADLINE = "hold_deadline"
 RECORD_TURN = "record_turn"
 RECORD_TURN_LATE = "record_turn_late"
 
+SWITCH_WORKFLOW = "SwitchWorkflow"
+LIST_SWITCHES_WORKFLOW = "ListSwitchesWorkflow"
+CHANGE_SWITCH = "change_switch"
+LIST_SWITCHES = "list_switches"
+
 IMPORT_LINES = "import_lines"
 BRING_INDEX_INTO_LINE = "bring_index_into_line"
 END_SESSION = "end_session"

@@ -266,6 +266,18 @@ def test_records_and_sessions_are_changed_by_name_and_with_a_reason(retold: Reto
     assert "no record" in stranger.err
 
 
+def test_a_stage_is_switched_off_for_a_tenant_and_on_again(retold: Retold) -> None:
+    off = retold("switch", "off", "gap", "--tenant", "harbour", "--reason", "a test")
+    assert "through Temporal" in off.out
+    assert "gap is off for tenant 'harbour'" in retold("switch", "list").out
+    turn = retold("turn", "Where is my boat?", *TOVE, "--session", "switched", "--json").json
+    assert (turn["disposition"], turn["reason"]) == ("baseline_no_gaps", "stage_switched_off")
+    elsewhere = ("--tenant", "elsewhere", "--user", "ann", "--session", "switched")
+    assert retold("turn", "Where is my boat?", *elsewhere, "--json").json["reason"] != "stage_switched_off"
+    retold("switch", "on", "gap", "--tenant", "harbour", "--reason", "a test")
+    assert "everything is on" in retold("switch", "list").out
+
+
 def test_doctor_is_content_with_a_running_stack(retold: Retold) -> None:
     ran = retold("doctor")
     assert ran.code == 0, ran.out
