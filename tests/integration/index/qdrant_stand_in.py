@@ -142,6 +142,7 @@ _ANSWERS: dict[str, Callable[[QdrantClient, str, Json], object]] = {
     "retrieve": _retrieve,
     "scroll": _scroll,
     "set payload": _set_payload,
+    "delete vectors": lambda engine, name, body: engine.delete_vectors(name, body["vector"], body["points"]),
     "describe": lambda engine, name, body: engine.update_collection(name, metadata=body["metadata"]),
     "drop": lambda engine, name, _: engine.delete_collection(name),
     "collections": lambda engine, *_: engine.get_collections(),
@@ -165,6 +166,7 @@ _ROUTES: list[tuple[str, str, str]] = [
     ("POST", r"/collections/([^/]+)/points/count", "count"),
     ("POST", r"/collections/([^/]+)/points/scroll", "scroll"),
     ("POST", r"/collections/([^/]+)/points/payload", "set payload"),
+    ("POST", r"/collections/([^/]+)/points/vectors/delete", "delete vectors"),
     ("POST", r"/collections/([^/]+)/points", "retrieve"),
 ]
 
