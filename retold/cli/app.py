@@ -23,6 +23,18 @@ from retold.cli.failures import sentence
 from retold.cli.importing import import_file
 from retold.cli.index import abandon, generations, rebuild, reconcile
 from retold.cli.records import delete_record, end_session, mark_ambient
+from retold.cli.review import (
+    add_reviewer,
+    approve,
+    disable_reviewer,
+    keep,
+    list_reviewers,
+    list_reviews,
+    reject,
+    setup,
+    show_review,
+    stats,
+)
 from retold.cli.running_stack import Whereabouts
 from retold.cli.schema import schema
 from retold.cli.switch import list_switches, switch_off, switch_on
@@ -37,6 +49,11 @@ decisions = typer.Typer(no_args_is_help=True, help="What became of turns, and wh
 records = typer.Typer(no_args_is_help=True, help="Change one record; each change is audited.")
 index = typer.Typer(no_args_is_help=True, help="The search index: proved, repaired, built anew.")
 switches = typer.Typer(no_args_is_help=True, help="Take a stage out of every turn's path, and put it back.")
+review = typer.Typer(
+    no_args_is_help=True,
+    help="Proposed standing preferences that wait for a person. Exit code 3: the decision was refused.",
+)
+reviewers = typer.Typer(no_args_is_help=True, help="The people who decide reviews.")
 sessions = typer.Typer(no_args_is_help=True, help="Conversations.")
 
 
@@ -91,6 +108,18 @@ switches.command("on")(switch_on)
 switches.command("list")(list_switches)
 app.add_typer(switches, name="switch")
 app.command("console")(console)
+review.command("list")(list_reviews)
+review.command("show")(show_review)
+review.command("approve")(approve)
+review.command("keep")(keep)
+review.command("reject")(reject)
+review.command("stats")(stats)
+review.command("setup")(setup)
+app.add_typer(review, name="review")
+reviewers.command("add")(add_reviewer)
+reviewers.command("list")(list_reviewers)
+reviewers.command("disable")(disable_reviewer)
+app.add_typer(reviewers, name="reviewers")
 app.command("doctor")(doctor)
 app.command("schema")(schema)
 app.command("demo")(demo)

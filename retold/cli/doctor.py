@@ -14,6 +14,7 @@ from retold.cli.installation import installation_checks
 from retold.cli.output import readable
 from retold.cli.running_stack import RunningStack, Whereabouts, connected, read_settings
 from retold.cli.terminal import out, write_json
+from retold.client import missing_review_attributes
 from retold.contracts.operations import Check
 from retold.settings import Settings
 
@@ -44,6 +45,7 @@ async def _examine(where: Whereabouts) -> list[Check]:
             checks.append(Check(name="temporal", ok=True, found=f"answers at {stack.address}"))
             checks.append(await _namespace(stack))
             if checks[-1].ok:
+                checks.append(await _review_attributes(stack))
                 checks += await _workers(stack)
     except CommandError as error:
         checks.append(Check(name="temporal", ok=False, found=error.found, advice=error.advice))
@@ -72,6 +74,19 @@ async def _namespace(stack: RunningStack) -> Check:
         advice = "create it (temporal operator namespace create) or set TEMPORAL_NAMESPACE to one that exists"
         return Check(name="namespace", ok=False, found=f"{name}: {why}", advice=advice)
     return Check(name="namespace", ok=True, found=f"{name}, closed workflows kept for {days:g} days")
+
+
+async def _review_attributes(stack: RunningStack) -> Check:
+    """Reviews run without them; Temporal's page cannot list the queue then."""
+    advice = "run `retold review setup` with an account that may change the namespace"
+    try:
+        missing = await missing_review_attributes(stack.client)
+    except Exception as error:
+        if (why := sentence(error)) is None:
+            raise
+        return Check(name="review attributes", ok=False, found=why, advice=advice)
+    found = f"{', '.join(missing)} missing" if missing else "registered"
+    return Check(name="review attributes", ok=not missing, found=found, advice=advice if missing else None)
 
 
 async def _workers(stack: RunningStack) -> list[Check]:
