@@ -151,12 +151,15 @@ class RunningStack:
         return answer.config.workflow_execution_retention_ttl.ToTimedelta() / timedelta(days=1)
 
     async def expect_worker(self, queue: str) -> None:
-        """Refuse to wait for an answer nobody will give."""
-        if await self.pollers(queue) == 0:
-            raise CommandError(
-                f"no worker polls the task queue {queue} (namespace {self.client.namespace} at {self.address})",
-                "start `retold dev` or `python worker.py`",
-            )
+        """Refuse to wait for an answer nobody will give. A worker that has just begun is given its first moment."""
+        for moment_s in (0.0, 0.3, 0.7, 1.0):
+            await asyncio.sleep(moment_s)
+            if await self.pollers(queue):
+                return
+        raise CommandError(
+            f"no worker polls the task queue {queue} (namespace {self.client.namespace} at {self.address})",
+            "start `retold dev` or `python worker.py`",
+        )
 
     async def operate(
         self,
