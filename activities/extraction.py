@@ -17,16 +17,14 @@ from retold.policy.extraction import ExtractionService
 @dataclass(frozen=True)
 class ExtractionActivities:
     """Args:
-    automatic: whether sessions are read without being asked for.
     activation_queue: where what was written is evaluated.
     """
 
     service: ExtractionService
-    automatic: bool
     activation_queue: str = names.LIFECYCLE_QUEUE
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
-        return [self.read_transcript, self.extraction_due]
+        return [self.read_transcript]
 
     @activity.defn(name=names.READ_TRANSCRIPT)
     async def read_transcript(self, request: ExtractInput) -> ExtractRound:
@@ -35,8 +33,3 @@ class ExtractionActivities:
         return ExtractRound(
             report=read.report, changed=read.changed, more=read.more, activation_queue=self.activation_queue
         )
-
-    @activity.defn(name=names.EXTRACTION_DUE)
-    async def extraction_due(self, request: ExtractInput) -> bool:
-        """Whether the session should be read now though nobody asks for it."""
-        return self.automatic and await self.service.is_due(request.principal, request.session_id)

@@ -36,6 +36,8 @@ class OperationActivities:
     store: Store
     indexer: Indexer
     examine: Callable[[], Awaitable[Deployment]]
+    reads_sessions: bool = False
+    """Whether sessions are read though nobody asks for it."""
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
         return [
@@ -56,9 +58,11 @@ class OperationActivities:
         return await self.indexer.drain(DRAIN_BATCH)
 
     @activity.defn(name=names.END_SESSION)
-    async def end_session(self, request: EndSessionInput) -> None:
+    async def end_session(self, request: EndSessionInput) -> bool:
+        """End it; whether it should now be read for what its user said."""
         with refusals():
             await self.store.end_session(request.principal, request.session_id, utc_now())
+        return self.reads_sessions and await self.store.transcripts.is_due(request.principal, request.session_id)
 
     @activity.defn(name=names.MARK_AMBIENT_FOR_DEVELOPMENT)
     async def mark_ambient_for_development(self, request: DevelopmentAmbientInput) -> RecordRef:

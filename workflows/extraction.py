@@ -42,9 +42,7 @@ class ExtractionWorkflow:
 
 
 async def begin_reading(wanted: ExtractInput) -> None:
-    """Have the session read if it is due, by a child that outlives its parent. Whatever fails, the sweep finds it."""
-    if not await durably(names.EXTRACTION_DUE, wanted, bool):
-        return
+    """Have the session read by a child that outlives its parent."""
     with contextlib.suppress(WorkflowAlreadyStartedError):  # then it is being read
         await workflow.start_child_workflow(
             names.EXTRACTION_WORKFLOW,

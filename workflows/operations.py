@@ -10,6 +10,7 @@ from temporalio.common import RawValue, RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
+    from retold.contracts.extraction import ExtractInput
     from retold.contracts.importing import ImportReport
     from retold.contracts.operations import (
         DevelopmentAmbientInput,
@@ -21,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.record import RecordRef
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
+    from workflows.extraction import begin_reading
 
 ResultT = TypeVar("ResultT")
 
@@ -38,9 +40,13 @@ class ImportWorkflow:
 
 @workflow.defn(name=names.END_SESSION_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class EndSessionWorkflow:
+    """End the session, and have it read for what its user said, if nobody has."""
+
     @workflow.run
     async def run(self, request: RawValue) -> None:
-        await durably(names.END_SESSION, accepted(EndSessionInput, request), type(None))
+        ended = accepted(EndSessionInput, request)
+        if await durably(names.END_SESSION, ended, bool):
+            await begin_reading(ExtractInput(principal=ended.principal, session_id=ended.session_id))
 
 
 @workflow.defn(name=names.DEVELOPMENT_AMBIENT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)

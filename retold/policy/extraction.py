@@ -89,9 +89,6 @@ class Transcripts(Protocol):
     async def unread(self, principal: Principal, session_id: str) -> UnreadTurns | None:
         """The next turns to read; None: everything in the session has been read."""
 
-    async def is_due(self, principal: Principal, session_id: str) -> bool:
-        """Whether something in the session is still to be read."""
-
     async def remembered(self, principal: Principal) -> Collection[str]:
         """What is remembered of the principal already, each text as `own_words.plain` gives it."""
 
@@ -115,10 +112,6 @@ class ExtractionService:
     embedder: Embedder | None
     pool: BlockingPool
     timeout_ms: int
-
-    async def is_due(self, principal: Principal, session_id: str) -> bool:
-        """Whether the principal has said something in the session that is still to be read."""
-        return await self.transcripts.is_due(principal, session_id)
 
     async def read(self, principal: Principal, session_id: str, *, actor: str) -> Round:
         """Read the next turns of the session; an empty round, if there are none."""
