@@ -16,13 +16,14 @@ from retold.contracts.disposition import UNANSWERED, Disposition
 from retold.contracts.record import RecordRef
 from retold.contracts.stages import SearchEntry, StoredAnswer
 from retold.policy.ports import SessionOwnedByAnotherError
-from retold.store import sessions
+from retold.store import sessions, tombstones
 from retold.store.engine import JsonText
 from retold.store.tables import DecisionRow, SearchRow, SessionTurnRow, table_of
 from retold.store.upsert import dialect_of, insert
 
 
 def record_turn(session: Session, record: TurnRecord) -> StoredAnswer | None:
+    record, says = tombstones.as_kept(session, record)
     decision = record.decision
     row = _as_row(decision)
     if not _insert(session, row):
@@ -33,8 +34,9 @@ def record_turn(session: Session, record: TurnRecord) -> StoredAnswer | None:
             return decided(session, decision.decision_id)
         _remove(session, decision)
         _insert(session, row)
-    _touch_session(session, decision)
-    _write_turns(session, record)
+    if says:
+        _touch_session(session, decision)
+        _write_turns(session, record)
     if record.searches:
         session.execute(_INSERT_SEARCHES, [_as_search_row(decision, entry) for entry in record.searches])
     return None

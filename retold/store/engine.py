@@ -127,6 +127,16 @@ class Transactions:
         with self._span("write"):
             return await self._on_a_thread(self._writers, self._write, body)
 
+    async def empty_log(self) -> None:
+        """Bring SQLite's write-ahead log into the file and cut it to nothing: it keeps earlier versions of pages.
+
+        Raises:
+            StoreUnavailableError: somebody is still reading an earlier version.
+        """
+        if self._engine.dialect.name == "sqlite":
+            self._refuse_when_closed()
+            await asyncio.get_running_loop().run_in_executor(self._writers, self._empty_log)
+
     async def close(self) -> None:
         """Let what has begun end, then release every connection."""
         self._closed = True
@@ -163,6 +173,16 @@ class Transactions:
         with Session(self._writing_engine, expire_on_commit=False) as session, session.begin():
             return body(session)
 
+    def _empty_log(self) -> None:
+        with one_error():
+            connection = self._engine.raw_connection()
+            try:
+                busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.close()
+        if busy:
+            raise StoreUnavailableError("the write-ahead log could not be emptied: a transaction is still reading it")
+
     def _release(self) -> None:
         self._writers.shutdown()
         self._readers.shutdown()
@@ -197,6 +217,8 @@ def _prepare_sqlite(engine: Engine, busy_timeout_ms: int) -> None:
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
+        # What is deleted is overwritten: to forget is not to leave it in free pages.
+        cursor.execute("PRAGMA secure_delete = ON")
         cursor.close()
 
     @event.listens_for(engine, "begin")

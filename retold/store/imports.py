@@ -18,6 +18,7 @@ from retold.store import sessions
 from retold.store.changes import Changes
 from retold.store.settling import Settling
 from retold.store.tables import SessionTurnRow
+from retold.store.tombstones import Forgotten
 from retold.store.writing import Manner, RefusedWriteError, Writer, chunks, refuse_secrets
 
 IMPORTED = Manner(created="record.imported", revised="record.revised_by_import", said_now=False)
@@ -32,6 +33,7 @@ class Importer:
         self._records = Writer(changes, self._settling, IMPORTED)
         self._turns: dict[str, str] = {}
         self._turns_by_session: dict[str, int] = {}
+        self._forgotten = Forgotten(changes.session, changes.principal)
 
     def write(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> ImportReport:
         self._records.load([line for line in lines if isinstance(line, RecordWrite)])
@@ -61,6 +63,8 @@ class Importer:
         )
 
     def _turn(self, line: TranscriptWrite) -> bool:
+        if (forgotten := self._forgotten.why_not_turn(line)) is not None:
+            raise RefusedWriteError(*forgotten)
         refuse_secrets([("text", line.text)])
         principal = self._changes.principal
         ref = turn_ref(principal, line.session_id, line.turn_id, line.role)

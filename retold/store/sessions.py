@@ -13,10 +13,10 @@ from sqlmodel import col, select
 
 from retold.contracts._base import Contract, Name, UtcTime
 from retold.contracts.identity import turn_ref
-from retold.contracts.stages import ProfileBlock
+from retold.contracts.stages import EMPTY_PROFILE, ProfileBlock
 from retold.contracts.turn import Principal
 from retold.policy.ports import SessionOwnedByAnotherError
-from retold.store import audit
+from retold.store import audit, tombstones
 from retold.store.engine import JsonText
 from retold.store.tables import SessionRow, SessionTurnRow, table_of
 from retold.store.upsert import dialect_of, insert
@@ -77,6 +77,10 @@ def note_turn(session: Session, principal: Principal, session_id: str, at: datet
 
 
 def keep_profile(session: Session, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
+    if tombstones.forgotten_records(session, principal, (ref.id for ref in profile.records)):
+        # While it was assembled. The next turn assembles another one.
+        stored = _owned(session, principal, session_id).profile
+        return EMPTY_PROFILE if stored is None else ProfileBlock.model_validate(stored)
     kept = session.execute(
         _KEEP_PROFILE,
         {

@@ -25,6 +25,7 @@ from retold.store.audit import AuditEvent
 from retold.store.changes import Changes
 from retold.store.console_sessions import ConsoleSessions
 from retold.store.engine import StoreUnavailableError, Transactions
+from retold.store.forgetting import ForgetLedger
 from retold.store.imports import Importer
 from retold.store.index_ledger import IndexLedger
 from retold.store.lifecycle import Lifecycle
@@ -71,6 +72,7 @@ class Store(IndexLedger):
         self.reviewers = Reviewers(self._transactions)
         self.console_sessions = ConsoleSessions(self._transactions)
         self.switches = SwitchLedger(self._transactions)
+        self.forgetting = ForgetLedger(self._transactions)
 
     async def close(self) -> None:
         """Release every connection. Later calls raise StoreUnavailableError."""
@@ -110,6 +112,8 @@ class Store(IndexLedger):
 
     async def keep_profile(self, principal: Principal, session_id: str, profile: ProfileBlock) -> ProfileBlock:
         """Store the session's profile unless it has one; the stored one either way.
+
+        One that holds a record which was forgotten meanwhile is neither kept nor given back: the empty one is.
 
         Raises:
             SessionNotOpenError: there is no such session.

@@ -27,6 +27,7 @@ from retold.store.changes import Changes, make_conditional
 from retold.store.secrets import find_secret
 from retold.store.settling import Settling, Slot, slot_of
 from retold.store.tables import RecordRow
+from retold.store.tombstones import Forgotten
 
 _STATEMENT = ("type", "subject", "attribute", "text", "valid_from", "valid_until", "event_at")
 """What makes two records say the same. Restatements at another time are records of their own."""
@@ -79,6 +80,7 @@ class Writer:
         self._by_key: dict[str, RecordRow] = {}
         self._by_content: dict[tuple[str, str], RecordRow] = {}
         self._latest: dict[Slot, datetime] = {}
+        self._forgotten = Forgotten(changes.session, changes.principal)
 
     def load(self, lines: Sequence[RecordWrite]) -> None:
         """Look at everything the lines may meet, before the first is written."""
@@ -94,8 +96,10 @@ class Writer:
         """The record that now holds the statement, and whether anything was written.
 
         Raises:
-            RefusedWriteError: it holds a secret, is stored as another record, or was deleted or rejected.
+            RefusedWriteError: it holds a secret, is stored as another record, or was deleted, rejected or forgotten.
         """
+        if (forgotten := self._forgotten.why_not_record(line)) is not None:
+            raise RefusedWriteError(*forgotten)
         refuse_secrets(_texts(line))
         hash_ = content_hash(line, line.temporary)
         same_key = self._by_key.get(line.id) if line.id is not None else None
