@@ -27,7 +27,7 @@ from retold.contracts.review import RefusedDecision, ReviewDecision, ReviewOutco
 ANSWERED_WITHIN_S = 15.0
 """A person waits for this answer, with the page open."""
 
-_KINDS: dict[type[RefusedByTheWorkflow], RefusedDecision] = {
+KINDS: dict[type[RefusedByTheWorkflow], RefusedDecision] = {
     AlreadyResolvedError: RefusedDecision.ALREADY_RESOLVED,
     StaleReviewError: RefusedDecision.STALE_VERSION,
     NotAReviewerError: RefusedDecision.NOT_A_REVIEWER,
@@ -57,7 +57,7 @@ class Sending:
         try:
             return await self._reviews.send(decision)
         except RefusedByTheWorkflow as refused:
-            raise DecisionRefusedError(_KINDS[type(refused)], str(refused)) from refused
+            raise DecisionRefusedError(KINDS[type(refused)], str(refused)) from refused
         except UnreachableError as error:
             raise DecisionNotSentError from error
         except (DecisionUnansweredError, RetoldError, RPCError) as error:

@@ -15,7 +15,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from retold.console.app import console_app
-from retold.console.desk import DecisionNotSentError, DecisionRefusedError
+from retold.console.desk import DecisionNotSentError, DecisionRefusedError, DecisionUnknownError
 from retold.console.serving import StoreDesk
 from retold.contracts.review import ReviewDecision, ReviewOutcome, SentDecision
 from retold.policy.profile import ProfileAssembler
@@ -49,6 +49,8 @@ class Page:
     now: datetime = START
     away: bool = False
     """Temporal does not answer."""
+    unanswered: bool = False
+    """What is sent is taken, and the answer is lost."""
     paused: list[float] = field(default_factory=list)
     sent: list[ReviewDecision] = field(default_factory=list)
 
@@ -87,6 +89,8 @@ class Page:
             review_id=decision.review_id, decision=decision, sent_as=decision.signature[:40], via="operation"
         )
         outcome = (await self.store.reviews.decide(sending, self.now)).outcome
+        if self.unanswered:
+            raise DecisionUnknownError
         if isinstance(outcome, ReviewOutcome):
             return outcome
         raise DecisionRefusedError(outcome.kind, outcome.why)

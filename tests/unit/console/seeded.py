@@ -25,7 +25,7 @@ from retold.contracts.review import Review, ReviewerRole
 from retold.contracts.turn import Principal
 from retold.store import sessions
 from retold.store.store import Store
-from retold.store.tables import RecordRow, ReviewRow
+from retold.store.tables import RecordRow, ReviewerRow, ReviewRow
 
 OWNER = "memory-team"
 BOUND = 500
@@ -108,6 +108,11 @@ class Seeding:
     def change_record(self, review: Review, **columns: object) -> None:
         with Session(self.engine) as session, session.begin():
             session.execute(update(RecordRow).where(col(RecordRow.id) == review.record.id).values(**columns))
+
+    def change_person(self, reviewer_id: str, **columns: object) -> None:
+        with Session(self.engine) as session, session.begin():
+            chosen = col(ReviewerRow.reviewer_id) == reviewer_id
+            session.execute(update(ReviewerRow).where(chosen).values(**columns))
 
     async def person(
         self,

