@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.common import RawValue, WorkflowIDReusePolicy
@@ -20,7 +20,6 @@ from temporalio.exceptions import ApplicationError
 from retold.client import (
     AlreadyResolvedError,
     DecisionRefusedError,
-    DecisionUnansweredError,
     MalformedDecisionError,
     NotAReviewerError,
     NotPromotableError,
@@ -35,18 +34,18 @@ from retold.client import (
 from retold.contracts import names
 from retold.contracts.activation import ActivationCategory
 from retold.contracts.review import (
-    DecisionAnswer,
     Resolution,
     Review,
     ReviewItem,
     ReviewOutcome,
     ReviewStatus,
-    SentDecision,
 )
 from retold.credentials import ReviewerCredential
 from retold.policy.limits import utc_now
 from tests.integration.reviewing import Desk, eventually, review_desk
 from tests.unit.store.review_items import SAID, SPAN, decision
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -276,37 +275,72 @@ async def test_the_queue_is_listed_in_temporal_by_status_owner_tenant_and_reason
     await eventually(lambda: found("promoted"))
 
 
-async def test_a_worker_that_dies_between_the_transaction_and_its_report_leaves_one_resolution(
+async def test_a_worker_killed_between_the_transaction_and_its_report_leaves_one_resolution(
     client: Client, tmp_path: Path
 ) -> None:
     async with review_desk(client, tmp_path) as desk:
         review, rita = await desk.opened(), await desk.queue.reviewer()
-        decided = asyncio.Event()
-
-        @activity.defn(name=names.DECIDE_REVIEW)
-        async def decide_and_die(sent: SentDecision) -> DecisionAnswer:
-            # What the server sees of a worker that died after the commit: the activity was taken, and then nothing.
-            await desk.activities.decide_review(sent)
-            decided.set()
-            activity.raise_complete_async()
-
-        dying = desk.worker([decide_and_die, desk.activities.step_review], graceful_shutdown_timeout=timedelta(0))
-        async with dying:
-            waiting = asyncio.create_task(desk.reviews.send(decision(rita, review)))
-            await asyncio.wait_for(decided.wait(), 20)
-        waiting.cancel()
-        with contextlib.suppress(asyncio.CancelledError, DecisionUnansweredError):
-            await waiting
-        async with desk.worker(max_cached_workflows=0):
-            # The server gives the activity to the next worker when its time is up: 20 s.
-            patient = Reviews(desk.client, task_queue=desk.task_queue, answered_within_s=60)
-            outcome = await patient.send(decision(rita, review))
+        mortal = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integration.mortal_review_worker",
+            client.service_client.config.target_host,
+            desk.task_queue,
+            f"sqlite:///{tmp_path / 'retold.db'}",
+            cwd=ROOT,
+        )
+        patient = Reviews(desk.client, task_queue=desk.task_queue, answered_within_s=60)
+        waiting = asyncio.create_task(patient.send(decision(rita, review)))
+        try:
+            assert await asyncio.wait_for(mortal.wait(), 30) == -signal.SIGKILL
+        finally:
+            if mortal.returncode is None:
+                mortal.kill()
+        assert await status(desk, review) is ReviewStatus.PROMOTED, "it died after the commit"
+        async with desk.worker():
+            # The server gives the activity to the next worker when its time is up: 20 s. The reviewer still waits.
+            outcome = await waiting
             assert outcome.status is ReviewStatus.PROMOTED
-            assert await asyncio.wait_for(desk.handle(review).result(), 60) == outcome
+            assert await asyncio.wait_for(desk.handle(review).result(), 30) == outcome
         events = await desk.queue.events(review)
         assert events.count("record.activation_reviewed") == events.count("record.activation_changed") == 1
         assert "review.decision_refused" not in events
         await desk.replays(review)
+
+
+async def test_the_command_decides_and_says_by_its_code_when_it_was_refused(client: Client, tmp_path: Path) -> None:
+    async with review_desk(client, tmp_path) as desk, desk.worker():
+        review, rita = await desk.opened(), await desk.queue.reviewer()
+
+        async def run(*arguments: str) -> tuple[int | None, Any]:
+            command = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "retold.cli",
+                "--address",
+                client.service_client.config.target_host,
+                "review",
+                *arguments,
+                "--json",
+                cwd=ROOT,
+                stdout=asyncio.subprocess.PIPE,
+                env={
+                    **os.environ,
+                    "RETOLD_REVIEWER_TOKEN": rita.token,
+                    "RETOLD_STORE_URL": f"sqlite:///{tmp_path / 'retold.db'}",
+                    "RETOLD_WORKER__LIFECYCLE_QUEUE": desk.task_queue,
+                },
+            )
+            out, _ = await command.communicate()
+            return command.returncode, json.loads(out)
+
+        code, refused = await run("keep", review.review_id, "--reason", "too early", "--seen-version", "9")
+        assert (code, refused["refused"]) == (3, "StaleReview")
+        code, outcome = await run("keep", review.review_id, "--reason", "only at work")
+        assert (code, outcome["status"]) == (0, "kept_conditional")
+        code, refused = await run("reject", review.review_id, "--reason", "late", "--seen-version", "1")
+        assert (code, refused["refused"]) == (3, "AlreadyResolved")
+        assert await refusals(desk, review) == 2
 
 
 async def test_a_wrongly_started_workflow_fails_at_once(desk: Desk) -> None:
