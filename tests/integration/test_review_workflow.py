@@ -191,7 +191,8 @@ async def test_no_signal_whatever_it_carries_ends_or_wedges_the_workflow(desk: D
     review, rita = await desk.opened(), await desk.queue.reviewer()
     handle = desk.handle(review)
     garbage = RawValue(Payload(metadata={"encoding": b"nobody/knows"}, data=b"\xff\x00"))
-    for arguments in ([], ["approve"], [garbage], [{"review_id": 1}], [1, 2], [None], [[[[]]]]):
+    malformed: list[list[Any]] = [[], ["approve"], [garbage], [{"review_id": 1}], [1, 2], [None], [[[[]]]]]
+    for arguments in malformed:
         await handle.signal("approve", args=arguments)
     await handle.signal("reject", decision(rita, review, Resolution.PROMOTE))
     await handle.signal("drop_tables", "now")

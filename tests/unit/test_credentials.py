@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,7 @@ def test_a_signature_is_good_for_exactly_one_decision_of_one_person(data: st.Dat
     signed = rita.decide("review", Resolution.PROMOTE, expected_version=1, reason="said so")
     assert is_signed_by(rita.public_key, signed)
     assert not is_signed_by(ReviewerCredential.issue("rita").public_key, signed)
-    change = data.draw(
+    change: dict[str, Any] = data.draw(
         st.sampled_from(
             [
                 {"review_id": "other"},

@@ -481,5 +481,5 @@ async def test_a_token_opens_for_its_holder_until_they_are_disabled_and_is_store
     events = [event.event for event in await queue.store.audit_events(OPERATORS, "rita")]
     assert events == ["reviewer.registered", "reviewer.disabled"]
     with engine.connect() as connection:
-        dump = "\n".join(connection.connection.iterdump())  # type: ignore[attr-defined]
+        dump = "\n".join(connection.connection.iterdump())
     assert token not in dump and token.split(".")[2] not in dump
