@@ -17,6 +17,7 @@ from retold.contracts.operations import (
     DevelopmentAmbientInput,
     EndSessionInput,
     ImportInput,
+    InspectActivation,
     InspectDecision,
     InspectDecisions,
     InspectInput,
@@ -49,8 +50,12 @@ class OperationActivities:
         ]
 
     @activity.defn(name=names.IMPORT_LINES)
-    async def import_lines(self, request: ImportInput) -> ImportReport:
-        return await self.store.import_lines(request.principal, request.lines, actor=request.actor, at=utc_now())
+    async def import_lines(self, request: ImportInput, at: datetime | None = None) -> ImportReport:
+        """`at` is when it was asked: a second attempt finds by it what the first has written."""
+        report = await self.store.import_lines(
+            request.principal, request.lines, actor=request.actor, at=at or utc_now()
+        )
+        return report.model_copy(update={"activation_queue": self.activation_queue})
 
     @activity.defn(name=names.BRING_INDEX_INTO_LINE)
     async def bring_index_into_line(self) -> int:
@@ -82,6 +87,9 @@ class OperationActivities:
                 return InspectResult(decisions=tuple(found))
             case InspectDecision(decision_id=decision_id):
                 return InspectResult(decision=await self._view(decision_id))
+            case InspectActivation(principal=principal, record_id=record_id):
+                with refusals():
+                    return InspectResult(activation=await self.store.activations.view(principal, record_id))
             case _:
                 return InspectResult(deployment=await self.examine())
 

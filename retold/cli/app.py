@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from retold.cli.activation import extract, show_activation
 from retold.cli.console import console
 from retold.cli.decisions import list_decisions, replay_decision, show_decision
 from retold.cli.demo import demo
@@ -92,9 +93,11 @@ decisions.command("show")(show_decision)
 decisions.command("replay")(replay_decision)
 app.add_typer(decisions, name="decisions")
 sessions.command("end")(end_session)
+sessions.command("extract")(extract)
 app.add_typer(sessions, name="sessions")
 records.command("delete")(delete_record)
 records.command("mark-ambient")(mark_ambient)
+records.command("activation")(show_activation)
 app.add_typer(records, name="records")
 index.command("reconcile")(reconcile)
 index.command("rebuild")(rebuild)

@@ -25,6 +25,7 @@ from retold.client._errors import (
     from_failure,
 )
 from retold.contracts import names
+from retold.contracts.extraction import ExtractInput, ExtractReport
 from retold.contracts.identity import operation_workflow_id, request_digest, turn_workflow_id
 from retold.contracts.operations import EndSessionInput
 from retold.contracts.refusal import refusal_text
@@ -198,6 +199,34 @@ class Host:
                 id=operation_workflow_id("end-session", principal, str(uuid4())),
                 task_queue=self._operations_queue,
                 execution_timeout=timedelta(seconds=60),
+            )
+        except WorkflowFailureError as failure:
+            raise from_failure(failure) from failure
+        except (RPCError, RuntimeError) as error:
+            raise _out_of_reach(error) from error
+
+    async def read_session(self, principal: Principal, session: str) -> ExtractReport:
+        """Have what the user has said in the session read now, instead of when it is idle. Returns when that is done.
+
+        A call for a session that is being read joins that reading.
+
+        Raises:
+            InvalidTurnError: the session's name is out of bounds.
+            UnreachableError: Temporal is out of reach.
+        """
+        try:
+            wanted = ExtractInput(principal=principal, session_id=session)
+        except ValidationError as error:
+            raise InvalidTurnError(refusal_text(error)) from error
+        try:
+            return await self.client.execute_workflow(
+                names.EXTRACTION_WORKFLOW,
+                wanted,
+                id=operation_workflow_id("extract", principal, session),
+                task_queue=self._operations_queue,
+                result_type=ExtractReport,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             )
         except WorkflowFailureError as failure:
             raise from_failure(failure) from failure

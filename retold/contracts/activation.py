@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from retold.contracts._base import Contract, Name, RecordText, UtcTime
-from retold.contracts.record import RecordId, RecordRef, RetrievalCategory
+from retold.contracts.record import Activation, RecordId, RecordRef, RecordStatus, RetrievalCategory
 from retold.contracts.stages import ModelUse
 from retold.contracts.turn import Principal
 
@@ -169,3 +169,22 @@ class StandingText(Contract):
     span: str
     session_turn: str
     """The whole turn the span was found in."""
+
+
+class ActivationView(Contract):
+    """Why one record is where it is: what a person is shown who asks."""
+
+    record: RecordRef
+    text: str
+    status: RecordStatus
+    activation: Activation
+    category: RetrievalCategory
+    attribute: Name | None = None
+    outcome: ActivationOutcome | None = None
+    """Of its last evaluation; None: it was never evaluated."""
+    reason: ActivationReason | None = None
+    decided_at: UtcTime | None = None
+    due: bool
+    """Its present version was not evaluated yet."""
+    proposal: CategoryDecision | None = None
+    evidence: VerifiedEvidence | None = None

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from retold.contracts._base import Contract, Name
+from retold.contracts.activation import ActivationView
 from retold.contracts.decision import TurnDecision
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.record import ImportLine
@@ -42,6 +43,8 @@ class DeleteRecordInput(Contract):
     """The record's id, or the host's own key of it."""
     actor: Name
     reason: Name
+    expected_version: Annotated[int, Field(ge=1)] | None = None
+    """Refuse if somebody has changed it since."""
 
 
 class DevelopmentAmbientInput(Contract):
@@ -76,7 +79,18 @@ class InspectDeployment(Contract):
     what: Literal["deployment"] = "deployment"
 
 
-InspectRequest = Annotated[InspectDecisions | InspectDecision | InspectDeployment, Field(discriminator="what")]
+class InspectActivation(Contract):
+    """Why a record is, or is not, always on."""
+
+    what: Literal["activation"] = "activation"
+    principal: Principal
+    record_id: Name
+    """The record's id, or the host's own key of it."""
+
+
+InspectRequest = Annotated[
+    InspectDecisions | InspectDecision | InspectDeployment | InspectActivation, Field(discriminator="what")
+]
 
 
 class InspectInput(Contract):
@@ -116,3 +130,4 @@ class InspectResult(Contract):
     decisions: tuple[TurnDecision, ...] = ()
     decision: DecisionView | None = None
     deployment: Deployment | None = None
+    activation: ActivationView | None = None

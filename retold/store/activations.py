@@ -11,10 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import or_
 from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
-from retold.contracts.activation import ActivationOutcome, ActivationReason, VerifiedEvidence
+from retold.contracts.activation import (
+    ActivationOutcome,
+    ActivationReason,
+    ActivationView,
+    CategoryDecision,
+    VerifiedEvidence,
+)
 from retold.contracts.extraction import OwnTurn
 from retold.contracts.record import (
     Activation,
@@ -31,7 +38,7 @@ from retold.policy.activation.rules import eligibility
 from retold.policy.activation.service import PRINCIPAL_SUBJECT, Evaluation, Settled, Subject, decision_of
 from retold.store import audit, outbox, reviews, transcripts
 from retold.store.engine import Transactions
-from retold.store.records import as_record, audited_state, owned_by
+from retold.store.records import RecordNotFoundError, as_record, audited_state, owned_by
 from retold.store.tables import ActivationRow, EvidenceRow, RecordRow, SessionTurnRow
 
 EVIDENCE_TURNS = 60
@@ -72,6 +79,14 @@ class Activations:
     async def keep(self, record: MemoryRecord) -> None:
         await self._transactions.write(lambda session: keep(session, record))
 
+    async def view(self, principal: Principal, record_id: str) -> ActivationView:
+        """What is known about the record's activation, by its id or its host's key.
+
+        Raises:
+            RecordNotFoundError: the principal has no such record.
+        """
+        return await self._transactions.read(lambda session: view(session, principal, record_id))
+
     async def settle(self, evaluation: Evaluation, at: datetime) -> Settled | None:
         return await self._transactions.write(lambda session: settle(session, evaluation, at, self._terms))
 
@@ -89,6 +104,36 @@ def subject(session: Session, principal: Principal, record_id: RecordId) -> Subj
         evaluated=noted.record_version == row.version,
         outcome=ActivationOutcome(noted.outcome) if same_words else None,
         reason=ActivationReason(noted.reason) if same_words else None,
+    )
+
+
+def view(session: Session, principal: Principal, record_id: str) -> ActivationView:
+    named = or_(col(RecordRow.id) == record_id, col(RecordRow.host_key) == record_id)
+    row = session.scalar(select(RecordRow).where(owned_by(principal), named))
+    if row is None:
+        raise RecordNotFoundError(f"no record {record_id!r} of this user")
+    noted, found = session.get(ActivationRow, row.id), session.get(EvidenceRow, row.id)
+    proposal = None if noted is None or noted.category is None else CategoryDecision.model_validate(noted.category)
+    return ActivationView(
+        record=RecordRef(id=row.id, version=row.version),
+        text=row.text,
+        status=RecordStatus(row.status),
+        activation=Activation(row.activation),
+        category=RetrievalCategory(row.category),
+        attribute=row.attribute,
+        outcome=None if noted is None else ActivationOutcome(noted.outcome),
+        reason=None if noted is None else ActivationReason(noted.reason),
+        decided_at=None if noted is None else noted.decided_at,
+        due=noted is None or noted.record_version != row.version,
+        proposal=proposal,
+        evidence=None if found is None else _evidence(found),
+    )
+
+
+def _evidence(row: EvidenceRow) -> VerifiedEvidence:
+    same = {"session_id", "turn_id", "turn_ref", "span", "said_at", "method", "similarity"}
+    return VerifiedEvidence.model_validate(
+        {**row.model_dump(include=same), "start": row.span_start, "end": row.span_end}
     )
 
 
