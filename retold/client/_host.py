@@ -219,7 +219,7 @@ class Host:
         except ValidationError as error:
             raise InvalidTurnError(refusal_text(error)) from error
         try:
-            return await self.client.execute_workflow(
+            report: ExtractReport = await self.client.execute_workflow(
                 names.EXTRACTION_WORKFLOW,
                 wanted,
                 id=operation_workflow_id("extract", principal, session),
@@ -232,6 +232,7 @@ class Host:
             raise from_failure(failure) from failure
         except (RPCError, RuntimeError) as error:
             raise _out_of_reach(error) from error
+        return report
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
         try:
