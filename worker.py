@@ -55,7 +55,16 @@ from workflows.operations import (
     InspectWorkflow,
 )
 from workflows.record_turn import RecordTurnWorkflow
-from workflows.records import DeleteRecordWorkflow
+from workflows.records import (
+    ContradictRecordsWorkflow,
+    CorrectRecordWorkflow,
+    DeleteRecordWorkflow,
+    ExpireRecordWorkflow,
+    ReadRecordsWorkflow,
+    RememberWorkflow,
+    RestoreRecordWorkflow,
+    SupersedeRecordWorkflow,
+)
 from workflows.review import DecideReviewWorkflow, ReviewWorkflow
 from workflows.switching import ListSwitchesWorkflow, SwitchWorkflow
 from workflows.turn import TurnWorkflow
@@ -74,7 +83,20 @@ OPERATION_WORKFLOWS = [
     RebuildIndexWorkflow,
     IndexOverviewWorkflow,
 ]
-LIFECYCLE_WORKFLOWS = [DeleteRecordWorkflow, ReviewWorkflow, DecideReviewWorkflow, SwitchWorkflow, ListSwitchesWorkflow]
+LIFECYCLE_WORKFLOWS = [
+    RememberWorkflow,
+    SupersedeRecordWorkflow,
+    ContradictRecordsWorkflow,
+    CorrectRecordWorkflow,
+    ExpireRecordWorkflow,
+    RestoreRecordWorkflow,
+    DeleteRecordWorkflow,
+    ReadRecordsWorkflow,
+    ReviewWorkflow,
+    DecideReviewWorkflow,
+    SwitchWorkflow,
+    ListSwitchesWorkflow,
+]
 
 
 def turn_worker(
@@ -121,7 +143,9 @@ def operations_worker(
     client: Client, adapters: Adapters, settings: WorkerSettings, *, task_queue: str, sandboxed: bool = False
 ) -> Worker:
     """The worker that imports, looks after the index, and answers operators."""
-    operations = OperationActivities(adapters.store, adapters.indexer, adapters.examine)
+    operations = OperationActivities(
+        adapters.store, adapters.indexer, adapters.examine, activation_queue=settings.lifecycle_queue
+    )
     return Worker(
         client,
         task_queue=task_queue,

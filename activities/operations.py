@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
@@ -39,6 +40,8 @@ class OperationActivities:
     examine: Callable[[], Awaitable[Deployment]]
     reads_sessions: bool = False
     """Whether sessions are read though nobody asks for it."""
+    activation_queue: str | None = None
+    """Whose workers evaluate what was imported; None: nobody does."""
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
         return [

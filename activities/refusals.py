@@ -9,7 +9,9 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from retold.contracts import names
 from retold.policy.ports import SessionOwnedByAnotherError
+from retold.store.amending import StaleRecordVersionError
 from retold.store.store import NotEligibleError, RecordNotFoundError, SessionNotOpenError
+from retold.store.writing import RefusedWriteError
 
 
 @contextmanager
@@ -19,6 +21,10 @@ def refusals() -> Iterator[None]:
         yield
     except RecordNotFoundError as error:
         raise refused(str(error), names.RECORD_NOT_FOUND) from error
+    except StaleRecordVersionError as error:
+        raise refused(str(error), names.STALE_RECORD_VERSION) from error
+    except RefusedWriteError as error:
+        raise refused(f"{error.field}: {error}") from error
     except (NotEligibleError, SessionNotOpenError, SessionOwnedByAnotherError, ValueError) as error:
         raise refused(str(error)) from error
 

@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.record import RecordRef
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
+    from workflows.evaluating import begin_evaluation
     from workflows.extraction import begin_reading
 
 ResultT = TypeVar("ResultT")
@@ -29,13 +30,18 @@ ResultT = TypeVar("ResultT")
 
 @workflow.defn(name=names.IMPORT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ImportWorkflow:
-    """Write the lines, then bring the index into line. A worker that dies in between loses nothing."""
+    """Write the lines, bring the index into line, have the records evaluated. A worker that dies loses nothing."""
 
     @workflow.run
     async def run(self, request: RawValue) -> ImportReport:
-        report = await durably(names.IMPORT_LINES, accepted(ImportInput, request), ImportReport)
+        asked = accepted(ImportInput, request)
+        report = await durably(names.IMPORT_LINES, (asked, workflow.now()), ImportReport)
         await durably(names.BRING_INDEX_INTO_LINE, None, int)
-        return report
+        if report.activation_queue is not None:
+            await begin_evaluation(
+                asked.principal, report.changed, actor=asked.actor, cause="imported", queue=report.activation_queue
+            )
+        return report.model_copy(update={"changed": (), "activation_queue": None})  # nothing for whoever asked
 
 
 @workflow.defn(name=names.END_SESSION_WORKFLOW, failure_exception_types=WRONGLY_CALLED)

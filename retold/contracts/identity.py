@@ -10,7 +10,7 @@ from urllib.parse import quote
 from retold.contracts.record import RecordRef
 from retold.contracts.turn import Principal, TurnRequest
 
-OPERATION_KINDS = ("import", "operation", "end-session", "remember", "extract", "activate")
+OPERATION_KINDS = ("import", "operation", "end-session", "remember", "extract", "activate", "records")
 """What the ids of operations on a principal begin with."""
 
 _MAX_READABLE = 700

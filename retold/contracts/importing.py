@@ -32,3 +32,5 @@ class ImportReport(Contract):
     refused: tuple[RefusedLine, ...] = ()
     changed: tuple[RecordId, ...] = ()
     """Every record whose state this call changed, those that the written ones superseded included."""
+    activation_queue: str | None = None
+    """Whose workers evaluate these: only a worker knows how its deployment names its task queues."""

@@ -38,28 +38,33 @@ class Importer:
     def write(self, lines: Sequence[RecordWrite | TranscriptWrite]) -> ImportReport:
         self._records.load([line for line in lines if isinstance(line, RecordWrite)])
         self._load_turns([line for line in lines if isinstance(line, TranscriptWrite)])
-        written, unchanged = 0, 0
+        written = 0
+        unchanged_turns = 0
+        unchanged: list[str] = []
         refused: list[RefusedLine] = []
         for index, line in enumerate(lines):
             try:
                 if isinstance(line, TranscriptWrite):
-                    unchanged += not self._turn(line)
-                elif self._records.write(line)[1]:
-                    written += 1
-                else:
-                    unchanged += 1
+                    unchanged_turns += not self._turn(line)
+                    continue
+                row, new = self._records.write(line)
+                written += new
+                if not new:
+                    unchanged.append(row.id)
             except RefusedWriteError as error:
                 refused.append(RefusedLine(index=index, field=error.field, message=str(error)))
         self._settling.run()
         for session_id, turns in self._turns_by_session.items():
             self._changes.note("session.turns_imported", ("session", session_id), after={"turns": turns})
+        again = self._changes.done_before(unchanged, IMPORTED.ways) if unchanged else set()
         self._changes.close()
         return ImportReport(
             written=written,
-            unchanged=unchanged,
+            unchanged=unchanged_turns + len(unchanged),
             turns_written=sum(self._turns_by_session.values()),
             refused=tuple(refused),
-            changed=tuple(self._changes.touched),
+            # What this very call had written before its worker died is due for evaluation too.
+            changed=(*self._changes.touched, *sorted(again)),
         )
 
     def _turn(self, line: TranscriptWrite) -> bool:

@@ -69,8 +69,7 @@ def _done_before(
     """Of what is there already, what this very call has written: its first answer was lost, and it is asked again."""
     if not unchanged:
         return set()
-    ways = (manner.created, manner.revised, "record.restated", "record.confirmed")
-    again = changes.done_before(unchanged.keys(), ways)
+    again = changes.done_before(unchanged.keys(), manner.ways)
     if again:
         for row in changes.rows(col(RecordRow.superseded_by).in_(again)):
             effects.note(effects.superseded, str(row.superseded_by), row)

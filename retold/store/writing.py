@@ -60,6 +60,11 @@ class Manner:
     said_now: bool = True
     """A statement without a time is made now, so it may hold again after it was superseded. A copy is no statement."""
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Events by which a statement of this call is known to be written."""
+        return self.created, self.revised, "record.restated", "record.confirmed"
+
 
 def content_hash(statement: RecordWrite, temporary: bool) -> str:
     """SHA-256 over what the record states, about whom, and when it holds."""
@@ -100,6 +105,8 @@ class Writer:
         """
         if (forgotten := self._forgotten.why_not_record(line)) is not None:
             raise RefusedWriteError(*forgotten)
+        if (forgotten_since := self._forgotten.why_not_asked(self._changes.at)) is not None:
+            raise RefusedWriteError("text", forgotten_since)
         refuse_secrets(_texts(line))
         hash_ = content_hash(line, line.temporary)
         same_key = self._by_key.get(line.id) if line.id is not None else None
