@@ -6,12 +6,12 @@ the evidence rests on are not there any more, nothing is written and the record 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import or_
+from sqlalchemy import and_, or_
 from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
@@ -79,6 +79,10 @@ class Activations:
     async def keep(self, record: MemoryRecord) -> None:
         await self._transactions.write(lambda session: keep(session, record))
 
+    async def due(self, at: datetime, *, limit: int) -> Mapping[Principal, Sequence[RecordId]]:
+        """Records whose time has come: they begin to hold, or are not suspended any more. By principal."""
+        return await self._transactions.read(lambda session: due(session, at, limit))
+
     async def view(self, principal: Principal, record_id: str) -> ActivationView:
         """What is known about the record's activation, by its id or its host's key.
 
@@ -104,7 +108,31 @@ def subject(session: Session, principal: Principal, record_id: RecordId) -> Subj
         evaluated=noted.record_version == row.version,
         outcome=ActivationOutcome(noted.outcome) if same_words else None,
         reason=ActivationReason(noted.reason) if same_words else None,
+        decided_at=noted.decided_at,
     )
+
+
+def due(session: Session, at: datetime, limit: int) -> Mapping[Principal, Sequence[RecordId]]:
+    waits_to_begin = and_(
+        col(ActivationRow.reason) == ActivationReason.NOT_YET_VALID.value, col(RecordRow.valid_from) <= at
+    )
+    suspended = and_(
+        col(ActivationRow.reason) == ActivationReason.SUSPENDED.value, col(RecordRow.suspended_until) <= at
+    )
+    found: dict[Principal, list[RecordId]] = {}
+    for tenant, user, record_id in session.execute(
+        select(RecordRow.tenant, RecordRow.user_id, RecordRow.id)
+        .join(ActivationRow, col(ActivationRow.record_id) == col(RecordRow.id))
+        .where(
+            # The reasons first and by name: they have an index, and few records wait for the clock.
+            col(ActivationRow.reason).in_([ActivationReason.NOT_YET_VALID.value, ActivationReason.SUSPENDED.value]),
+            or_(waits_to_begin, suspended),
+        )
+        .order_by(col(RecordRow.id))
+        .limit(limit)
+    ):
+        found.setdefault(Principal(tenant=tenant, user=user), []).append(record_id)
+    return found
 
 
 def view(session: Session, principal: Principal, record_id: str) -> ActivationView:
@@ -177,7 +205,7 @@ def settle(session: Session, evaluation: Evaluation, at: datetime, terms: Review
 
 def _still_holds(session: Session, evaluation: Evaluation, row: RecordRow, at: datetime) -> bool:
     noted = session.get(ActivationRow, row.id)
-    if noted is not None and noted.record_version == row.version:
+    if noted is not None and noted.record_version == row.version and noted.decided_at != evaluation.after:
         return False  # somebody else settled this version meanwhile
     if evaluation.looked_for_evidence and eligibility(as_record(row), at, PRINCIPAL_SUBJECT) is not None:
         return False  # its time ran out while the policy was thinking

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from retold.contracts.activation import ACTIVATION_BATCH_MAX
+from retold.contracts.record import RecordId
 from retold.contracts.turn import Principal
 from retold.policy.limits import utc_now
 from retold.store.engine import StoreUnavailableError
@@ -52,6 +54,23 @@ async def sweep_unread_sessions(
                 await read(principal, session_id)
         except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
             logger.warning("unread sessions wait: %s; the next sweep tries again", type(error).__name__)
+        await asyncio.sleep(every.total_seconds())
+
+
+async def sweep_due_records(
+    store: Store, evaluate: Callable[[Principal, Sequence[RecordId]], Awaitable[None]], *, every: timedelta
+) -> None:
+    """Have records evaluated whose time has come, until cancelled.
+
+    Args:
+        evaluate: starts the evaluation of at most 200 records of one principal. It does not wait for its end.
+    """
+    while True:
+        try:
+            for principal, ids in (await store.activations.due(utc_now(), limit=BATCH)).items():
+                await evaluate(principal, ids[:ACTIVATION_BATCH_MAX])
+        except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
+            logger.warning("records whose time has come wait: %s; the next sweep tries again", type(error).__name__)
         await asyncio.sleep(every.total_seconds())
 
 

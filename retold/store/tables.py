@@ -327,6 +327,7 @@ class ActivationRow(Row, table=True):
     """The latest evaluation of a record: one a record, so that the same version is not evaluated twice."""
 
     __tablename__ = "activation_decisions"
+    __table_args__ = (Index(None, "reason"),)
 
     record_id: str = Field(primary_key=True, max_length=RECORD_ID_CHARS)
     tenant: str = Field(max_length=NAME_CHARS)

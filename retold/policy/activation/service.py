@@ -59,6 +59,8 @@ class Subject:
     outcome: ActivationOutcome | None = None
     reason: ActivationReason | None = None
     """Of the last evaluation, if it was about the same statement."""
+    decided_at: datetime | None = None
+    """When the last evaluation was settled, whatever it was about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,8 @@ class Evaluation:
     policy_failure: StageFailure | None
     outcome: ActivationOutcome
     reason: ActivationReason
+    after: datetime | None
+    """When the evaluation before this one was settled: if there is a later one by now, this one is not."""
     actor: str
     cause: str
 
@@ -140,18 +144,19 @@ class ActivationService:
         """
         for _ in range(ATTEMPTS):
             subject = await self.book.subject(principal, record_id)
-            if subject is None or subject.evaluated:
+            if subject is None or (subject.evaluated and not its_time_has_come(subject, self.now())):
                 return None
             if stands(subject, self.now()):
                 await self.book.keep(subject.record)
                 return None
-            evaluation = await self._consider(principal, subject.record, actor=actor, cause=cause)
+            evaluation = await self._consider(principal, subject, actor=actor, cause=cause)
             settled = await self.book.settle(evaluation, self.now())
             if settled is not None:
                 return settled
         raise RecordKeepsChangingError(f"record {record_id} changed {ATTEMPTS} times while it was evaluated")
 
-    async def _consider(self, principal: Principal, record: MemoryRecord, *, actor: str, cause: str) -> Evaluation:
+    async def _consider(self, principal: Principal, subject: Subject, *, actor: str, cause: str) -> Evaluation:
+        record = subject.record
         label = await self._label(record)
         at = self.now()
         eligible = eligibility(record, at, PRINCIPAL_SUBJECT) is None
@@ -183,6 +188,7 @@ class ActivationService:
             policy_failure=failure,
             outcome=outcome,
             reason=reason,
+            after=subject.decided_at,
             actor=actor,
             cause=cause,
         )
@@ -219,6 +225,11 @@ def stands(subject: Subject, at: datetime) -> bool:
     if subject.outcome is ActivationOutcome.PROMOTE:
         return subject.record.activation is Activation.AMBIENT
     return subject.reason is ActivationReason.BY_REVIEWER and subject.record.activation is Activation.CONDITIONAL
+
+
+def its_time_has_come(subject: Subject, at: datetime) -> bool:
+    """Whether nothing but the clock had kept a record from being considered, and does not any more."""
+    return subject.reason in _CLOCK and eligibility(subject.record, at, PRINCIPAL_SUBJECT) is None
 
 
 def decision_of(evaluation: Evaluation, left_behind: RecordRef, at: datetime) -> ActivationDecision:

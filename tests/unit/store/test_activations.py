@@ -405,6 +405,28 @@ async def test_a_suspension_takes_nothing_back_and_nobody_is_asked_about_the_sam
     assert len(policies.asked) == 1
 
 
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        {"valid_from": NOON + DAY},
+        {"suspended_by": "another", "suspended_from": NOON - DAY, "suspended_until": NOON + DAY},
+    ],
+)
+async def test_a_record_that_waits_for_the_clock_is_evaluated_again_when_its_time_comes(
+    store: Store, put_record: PutRecord, policies: Policies, waiting: dict[str, Any]
+) -> None:
+    await say(store, TEXT)
+    await put_record("r", text=TEXT, category="preferences", **waiting)
+    assert await evaluate(store, policies) is not None
+    before = NOON + DAY - timedelta(microseconds=1)
+    assert await store.activations.due(before, limit=10) == {}
+    assert await evaluate(store, policies, now=lambda: before) is None
+    assert await store.activations.due(NOON + DAY, limit=10) == {ADA: ["r"]}
+    settled = await evaluate(store, policies, now=lambda: NOON + DAY)
+    assert settled is not None and settled.decision.outcome is ActivationOutcome.PROMOTE
+    assert await store.activations.due(NOON + DAY, limit=10) == {}
+
+
 async def test_what_a_reviewer_kept_conditional_is_not_promoted_behind_their_back(
     store: Store, put_record: PutRecord, policies: Policies, engine: Engine
 ) -> None:

@@ -86,6 +86,7 @@ def upgrade() -> None:
         sa.Column("decided_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("record_id", name="pk_activation_decisions"),
     )
+    op.create_index("ix_activation_decisions_reason", "activation_decisions", ["reason"])
     op.create_table(
         "activation_reviews",
         sa.Column("review_id", CODE, nullable=False),
