@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 LOCKS  := requirements/all.lock requirements/models.lock
 SHELL  := /bin/sh
 
-.PHONY: demo demo-real bench crashes test lint validate-infra secrets lock train histories clean
+.PHONY: demo demo-real bench bench-reviews crashes test lint validate-infra secrets lock train histories clean
 
 demo: $(VENV)/installed
 	@$(BIN)/retold demo
@@ -15,6 +15,10 @@ demo-real: $(VENV)/installed
 
 bench: $(VENV)/installed build/bench-venv/installed
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+# Reviews open at once, on the embedded stack: N of them (default 10000), about six minutes.
+bench-reviews: $(VENV)/installed
+	@$(BIN)/python -m benchmarks.open_reviews $(if $(N),--items $(N))
 
 crashes: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.crashes
