@@ -1,14 +1,23 @@
-"""What a deployment configures: by environment (`RETOLD_…`, nested with `__`) or in code. Nothing else reads either."""
+"""What a deployment configures, strongest first: in code, by environment (`RETOLD_…`, nested with `__`), by files of
+secrets (`RETOLD_SECRETS_DIR`), by a TOML file (`RETOLD_CONFIG_FILE`). Nothing else reads any of them.
+"""
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from retold.contracts import names
 from retold.contracts._base import Contract, Name
@@ -16,6 +25,15 @@ from retold.contracts.config import AdmissionMode, UtilityAwareConfig
 from retold.contracts.forgetting import ForgetArchive
 from retold.contracts.review import DEFAULT_BACKLOG_BOUND
 from retold.retrieval.config import RetrievalConfig
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+
+SECRETS_DIR = "RETOLD_SECRETS_DIR"
+"""A folder with one file a secret, named as its variable in lower case: `retold_qdrant_api_key`."""
+CONFIG_FILE = "RETOLD_CONFIG_FILE"
+"""A TOML file with the fields of `Settings`, nested as tables."""
 
 
 class WorkerSettings(Contract):
@@ -177,6 +195,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".retold")
     store_url: str | None = None
     """SQLAlchemy URL; default: SQLite in the data directory."""
+    store_password: SecretStr | None = None
+    """Put into `store_url`, so that the address can be read by everybody and the password by nobody."""
     qdrant_url: str | None = None
     """A Qdrant server; default: the embedded engine in the data directory, for one process."""
     qdrant_api_key: SecretStr | None = None
@@ -206,6 +226,31 @@ class Settings(BaseSettings):
     forget_archives: tuple[ForgetArchive, ...] = ()
     """Backups, exports and archives that forgetting cannot reach: every receipt lists them with their dates."""
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        sources = [init_settings, env_settings]
+        if folder := os.environ.get(SECRETS_DIR):
+            sources.append(SecretsSettingsSource(settings_cls, secrets_dir=_there(SECRETS_DIR, Path(folder))))
+        if file := os.environ.get(CONFIG_FILE):
+            sources.append(TomlConfigSettingsSource(settings_cls, toml_file=_there(CONFIG_FILE, Path(file))))
+        return tuple(sources)
+
+    @model_validator(mode="after")
+    def _password_has_a_place(self) -> Self:
+        if self.store_password is not None:
+            if self.store_url is None or self.store_url.startswith("sqlite"):
+                raise ValueError("store_password: there is no store_url of a server it could belong to")
+            if _address(self.store_url).password is not None:
+                raise ValueError("store_password: store_url has a password too; name it in one place")
+        return self
+
     @model_validator(mode="after")
     def _judge_fits(self) -> Self:
         hosted = self.utility.admission_mode is AdmissionMode.HOSTED_JUDGE
@@ -222,4 +267,26 @@ class Settings(BaseSettings):
 
     @property
     def sql_url(self) -> str:
-        return self.store_url or f"sqlite:///{self.data_dir / 'retold.db'}"
+        """With the password in it: for the engine, never for a log."""
+        if self.store_url is None:
+            return f"sqlite:///{self.data_dir / 'retold.db'}"
+        if self.store_password is None:
+            return self.store_url
+        url = _address(self.store_url).set(password=self.store_password.get_secret_value())
+        return url.render_as_string(hide_password=False)
+
+
+def _address(url: str) -> URL:
+    from sqlalchemy.engine import make_url  # a fifth of a second that only a server's address needs
+
+    return make_url(url)
+
+
+class SettingsSourceError(ValueError):
+    """A folder or file that the environment names is not there. Nothing is started on half a configuration."""
+
+
+def _there(variable: str, path: Path) -> Path:
+    if not path.exists():
+        raise SettingsSourceError(f"{variable} names {path}, which is not there")
+    return path

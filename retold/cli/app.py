@@ -18,12 +18,21 @@ from retold.cli.console import console
 from retold.cli.decisions import list_decisions, replay_decision, show_decision
 from retold.cli.demo import demo
 from retold.cli.demo_real import demo_real
+from retold.cli.deployment import (
+    check_config,
+    check_temporal,
+    codec_keys_in_use,
+    migrate_store,
+    new_codec_key,
+    set_up_temporal,
+)
 from retold.cli.dev import dev
 from retold.cli.doctor import doctor
 from retold.cli.failures import sentence
 from retold.cli.importing import import_file
 from retold.cli.index import abandon, generations, rebuild, reconcile
 from retold.cli.records import delete_record, end_session, mark_ambient
+from retold.cli.replay_gate import replay_gate
 from retold.cli.review import (
     add_reviewer,
     approve,
@@ -49,6 +58,9 @@ app = typer.Typer(name="retold", no_args_is_help=True, add_completion=False, ric
 decisions = typer.Typer(no_args_is_help=True, help="What became of turns, and why.")
 records = typer.Typer(no_args_is_help=True, help="Change one record; each change is audited.")
 index = typer.Typer(no_args_is_help=True, help="The search index: proved, repaired, built anew.")
+temporal = typer.Typer(no_args_is_help=True, help="What Temporal needs before workers start.")
+config = typer.Typer(no_args_is_help=True, help="The settings of this environment.")
+codec = typer.Typer(no_args_is_help=True, help="Keys that payloads are encrypted with.")
 switches = typer.Typer(no_args_is_help=True, help="Take a stage out of every turn's path, and put it back.")
 review = typer.Typer(
     no_args_is_help=True,
@@ -106,6 +118,16 @@ index.command("abandon")(abandon)
 app.add_typer(index, name="index")
 app.command("reconcile")(reconcile)
 app.command("rebuild-index")(rebuild)
+app.command("migrate")(migrate_store)
+temporal.command("set-up")(set_up_temporal)
+temporal.command("check")(check_temporal)
+app.add_typer(temporal, name="temporal")
+config.command("check")(check_config)
+app.add_typer(config, name="config")
+codec.command("new-key")(new_codec_key)
+codec.command("keys-in-use")(codec_keys_in_use)
+app.add_typer(codec, name="codec")
+app.command("replay-gate")(replay_gate)
 switches.command("off")(switch_off)
 switches.command("on")(switch_on)
 switches.command("list")(list_switches)

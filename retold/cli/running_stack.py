@@ -40,7 +40,7 @@ from retold.contracts.operations import (
     InspectRequest,
     InspectResult,
 )
-from retold.settings import Settings
+from retold.settings import Settings, SettingsSourceError
 
 REACH_TIMEOUT_S = 5
 POLLER_SEEN_WITHIN = timedelta(seconds=90)
@@ -68,6 +68,8 @@ def read_settings() -> Settings:
     """
     try:
         return Settings()
+    except SettingsSourceError as error:
+        raise CommandError(str(error)) from error
     except ValidationError as error:
         raise CommandError("the settings are wrong", _which_are_wrong(error)) from error
 

@@ -16,6 +16,8 @@ from temporalio.plugin import SimplePlugin
 from temporalio.runtime import Runtime
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from retold.client.encryption import EncryptingCodec, KeyRing, key_ring_from_environment
+
 DEFAULT_ADDRESS = "localhost:7233"
 
 _PASSED_THROUGH = (
@@ -25,11 +27,20 @@ _PASSED_THROUGH = (
 )
 
 
-def retold_plugin() -> SimplePlugin:
-    """Converter and sandbox list in one place, for clients, workers and replayers alike."""
+def retold_plugin(ring: KeyRing | None = None) -> SimplePlugin:
+    """Converter and sandbox list in one place, for clients, workers and replayers alike.
+
+    Args:
+        ring: encrypts every payload, and the messages of failures, before they leave this process; None: nothing.
+    """
+    converter = dataclasses.replace(pydantic_data_converter, failure_converter_class=_ReadableFailures)
+    if ring is not None:
+        converter = dataclasses.replace(
+            converter, payload_codec=EncryptingCodec(ring), failure_converter_class=_SealedFailures
+        )
     return SimplePlugin(
         "retold",
-        data_converter=dataclasses.replace(pydantic_data_converter, failure_converter_class=_ReadableFailures),
+        data_converter=converter,
         workflow_runner=lambda runner: _with_passthrough(runner),
     )
 
@@ -46,6 +57,13 @@ class _ReadableFailures(DefaultFailureConverter):
             return super().from_failure(failure, payload_converter)
         except Exception:  # noqa: BLE001 - a converter raises whatever its decoder does
             return super().from_failure(_without_details(failure), payload_converter)
+
+
+class _SealedFailures(_ReadableFailures):
+    """Messages and stack traces go where payloads go: into the codec. Types of errors stay readable."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
 
 
 def _without_details(failure: Failure) -> Failure:
@@ -71,11 +89,11 @@ def _with_passthrough(runner: Any) -> Any:
     return runner
 
 
-def plugins() -> list[Any]:
+def plugins(ring: KeyRing | None = None) -> list[Any]:
     """The plugin carries trace context over Temporal. Its own spans (two an activity) said nothing a stage's span
     does not, and were a sixth of a turn's CPU.
     """
-    return [retold_plugin(), OpenTelemetryPlugin(add_temporal_spans=False)]
+    return [retold_plugin(ring), OpenTelemetryPlugin(add_temporal_spans=False)]
 
 
 async def open_client(
@@ -86,10 +104,13 @@ async def open_client(
     lazy: bool = False,
     runtime: Runtime | None = None,
 ) -> Client:
-    """A Temporal client with Retold's converter and tracing.
+    """A Temporal client with Retold's converter and tracing, encrypting if this process was given codec keys.
 
     What is not given comes from the environment (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`,
     `TEMPORAL_TLS_*`) or from the profile file temporalio defines (`TEMPORAL_CONFIG_FILE`, `TEMPORAL_PROFILE`).
+
+    Raises:
+        CodecKeysError: codec keys were given and cannot be used.
     """
     found = await asyncio.get_running_loop().run_in_executor(
         None, lambda: ClientConfig.load_client_connect_config(profile=profile)
@@ -98,4 +119,4 @@ async def open_client(
     settings["target_host"] = address or settings.get("target_host") or DEFAULT_ADDRESS
     if namespace is not None:
         settings["namespace"] = namespace
-    return await Client.connect(**settings, plugins=plugins(), lazy=lazy, runtime=runtime)
+    return await Client.connect(**settings, plugins=plugins(key_ring_from_environment()), lazy=lazy, runtime=runtime)

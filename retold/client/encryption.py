@@ -12,12 +12,13 @@ import binascii
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
@@ -143,6 +144,22 @@ class EncryptingCodec(PayloadCodec):
                 f"a payload under key {key_id!r} was changed, or the key is another one"
             ) from error
         return Payload.FromString(_unpacked(packed))
+
+
+def payloads_in(message: Message) -> Iterator[Payload]:
+    """Every payload anywhere in a message of Temporal's API, such as a history."""
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            entries = value.values() if field.message_type.fields_by_name["value"].message_type else ()
+        else:
+            entries = value if field.is_repeated else (value,)
+        for each in entries:
+            yield from payloads_in(each)
 
 
 def used_keys(payloads: Iterable[Payload]) -> set[str]:

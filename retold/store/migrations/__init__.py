@@ -7,6 +7,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, text
 
 from retold.store.engine import in_a_thread, one_error, writing_connection_options
@@ -38,6 +39,16 @@ async def migrate(engine: Engine, revision: str = "head") -> None:
             _run(connection, revision)
 
     await in_a_thread(migrated)
+
+
+def revision_of(engine: Engine) -> str | None:
+    """The revision a database is at; None: none of ours was ever there.
+
+    Raises:
+        StoreUnavailableError: the database could not be reached.
+    """
+    with one_error(), engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
 
 
 def configuration() -> Config:
