@@ -7,7 +7,7 @@ It enters as provisional, whoever proposed it; confirming it is the activation's
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -27,7 +27,7 @@ from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import Extractor
 from retold.policy.activation.statement import judge_statement
 from retold.policy.blocking import BlockingPool, call_policy
-from retold.policy.limits import failure_of, within
+from retold.policy.limits import failure_of, utc_now, within
 from retold.policy.own_words import repeats
 from retold.policy.ports import Embedder
 
@@ -93,7 +93,14 @@ class Transcripts(Protocol):
         """What is remembered of the principal already, each text as `own_words.plain` gives it."""
 
     async def keep(
-        self, principal: Principal, session_id: str, accepted: Sequence[Accepted], until: datetime, *, actor: str
+        self,
+        principal: Principal,
+        session_id: str,
+        accepted: Sequence[Accepted],
+        until: datetime,
+        *,
+        actor: str,
+        at: datetime,
     ) -> Kept:
         """Write the proposals, and that the session is read up to `until`, in one transaction."""
 
@@ -112,6 +119,7 @@ class ExtractionService:
     embedder: Embedder | None
     pool: BlockingPool
     timeout_ms: int
+    now: Callable[[], datetime] = utc_now
 
     async def read(self, principal: Principal, session_id: str, *, actor: str) -> Round:
         """Read the next turns of the session; an empty round, if there are none."""
@@ -123,7 +131,7 @@ class ExtractionService:
         except Exception as error:  # noqa: BLE001 - whatever an extractor does, the session stays due
             return Round(report=ExtractReport(turns_read=0, failed=_why(failure_of(error))))
         accepted, refused = await self._checked(principal, proposals, unread.turns)
-        kept = await self.transcripts.keep(principal, session_id, accepted, unread.until, actor=actor)
+        kept = await self.transcripts.keep(principal, session_id, accepted, unread.until, actor=actor, at=self.now())
         report = ExtractReport(
             turns_read=len(unread.turns),
             proposed=len(proposals),

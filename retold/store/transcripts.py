@@ -19,7 +19,6 @@ from retold.contracts.lifecycle import LifecycleReport
 from retold.contracts.record import ACTIVE_STATUSES, RecordStatus, RecordWrite, Source
 from retold.contracts.turn import Principal
 from retold.policy.extraction import Accepted, Kept, UnreadTurns
-from retold.policy.limits import utc_now
 from retold.policy.own_words import Heard, own_words, plain
 from retold.store.changes import Changes, random_id
 from retold.store.engine import Transactions
@@ -60,12 +59,19 @@ class Transcripts:
         return await self._transactions.read(lambda session: remembered(session, principal))
 
     async def keep(
-        self, principal: Principal, session_id: str, accepted: Sequence[Accepted], until: datetime, *, actor: str
+        self,
+        principal: Principal,
+        session_id: str,
+        accepted: Sequence[Accepted],
+        until: datetime,
+        *,
+        actor: str,
+        at: datetime,
     ) -> Kept:
         """Write the proposals as provisional records, and that the session is read up to `until`."""
         return await self._transactions.write(
             lambda session: keep(
-                session, principal, session_id, accepted, until, actor=actor, at=utc_now(), new_id=self._new_id
+                session, principal, session_id, accepted, until, actor=actor, at=at, new_id=self._new_id
             )
         )
 
