@@ -31,6 +31,7 @@ from retold.policy.limits import utc_now
 from retold.settings import ReviewSettings
 from retold.store.engine import StoreUnavailableError
 from retold.store.review_desk import DueReview, ReviewDesk
+from retold.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,11 @@ class ReviewWorkflows:
         self._said_full_at: float | None = None
         self.backlog: BacklogState | None = None
         """As the last sweep found it."""
+
+    def watch(self) -> None:
+        """Have metrics show the backlog as the last sweep found it."""
+        metrics.watch(metrics.REVIEW_BACKLOG, self._backlog_size)
+        metrics.watch(metrics.REVIEW_OLDEST, self._oldest_age)
 
     async def sweep_for_ever(self) -> None:
         """Sweep every few seconds until cancelled."""
@@ -106,6 +112,18 @@ class ReviewWorkflows:
                     raise
                 gone.append(review_id)
         await self._desk.workflows_told(gone)
+
+    def _backlog_size(self) -> list[tuple[float, dict[str, str]]]:
+        if self.backlog is None:
+            return []
+        sizes = {"open": self.backlog.open, "deferred": self.backlog.deferred, "bound": self.backlog.bound}
+        return [(size, {"state": state}) for state, size in sizes.items()]
+
+    def _oldest_age(self) -> list[tuple[float, dict[str, str]]]:
+        if self.backlog is None:
+            return []
+        oldest = self.backlog.oldest_opened_at
+        return [(0.0 if oldest is None else (utc_now() - oldest).total_seconds(), {})]
 
     async def _start(self, item: DueReview) -> None:
         listed = time.monotonic() >= self._unlisted_until

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import ActivityError, ApplicationError, ApplicationErrorCategory
 
 with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
@@ -104,7 +104,10 @@ class ReviewWorkflow:
             self._asked_to_look = True
         elif name in SIGNALLED:
             argument = arguments[0] if len(arguments) == 1 else None
-            await self._decide(argument, name, str(workflow.uuid4()))
+            try:
+                await self._decide(argument, name, str(workflow.uuid4()))
+            except ActivityError:
+                workflow.logger.warning("a signalled decision could not be handled; the item stays as it is")
         else:
             workflow.logger.warning("an unknown signal was ignored")
 

@@ -56,11 +56,11 @@ def open_or_defer(
     about an earlier version of the record is withdrawn.
     """
     review_id = id_of_review(decision.record)
+    _hold_the_queue(session)
     existing = session.get(ReviewRow, review_id)
     if existing is not None:
         return as_review(existing)
     _withdraw(session, _open_items_of(session, [decision.record.id]), at, actor, "the record has another version")
-    _hold_the_queue(session)
     full = count_open(session) >= bound
     category = decision.category
     row = ReviewRow(
@@ -124,7 +124,8 @@ def admit_deferred(session: Session, *, bound: int, at: datetime, limit: int = 1
     if room <= 0:
         return []
     waiting = select(ReviewRow).where(col(ReviewRow.status) == ReviewStatus.DEFERRED.value)
-    rows = session.scalars(waiting.order_by(col(ReviewRow.opened_at), col(ReviewRow.review_id)).limit(room)).all()
+    oldest = waiting.order_by(col(ReviewRow.opened_at), col(ReviewRow.review_id)).limit(room)
+    rows = session.scalars(oldest.with_for_update(skip_locked=True)).all()
     admitted = []
     for row in rows:
         if withdraw_if_outdated(session, row, at):
