@@ -213,6 +213,7 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
         await stack.enter_async_context(operations_worker(client, adapters, worker, task_queue=worker.operations_queue))
         await prepare_review_attributes(client)
         reviews = review_workflows(client, adapters, settings)
+        reviews.watch()
         await stack.enter_async_context(
             lifecycle_worker(client, adapters, reviews, worker, task_queue=worker.lifecycle_queue)
         )
