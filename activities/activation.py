@@ -11,7 +11,8 @@ from temporalio import activity
 from activities.heartbeat import heartbeating
 from retold.contracts import names
 from retold.contracts.activation import ActivationDecision, ActivationInput, ActivationReport
-from retold.policy.activation.service import ActivationService
+from retold.policy.activation.service import ActivationService, Settled
+from retold.telemetry import metrics
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,19 @@ class ActivationActivities:
                     failures.append(error)
                     continue
                 if settled is not None:
+                    _count(settled)
                     decisions.append(_without_words(settled.decision))
                     reviews += [settled.review_id] if settled.review_id is not None else []
             if failures:
                 raise failures[0]
             return ActivationReport(decisions=tuple(decisions), reviews=tuple(reviews))
+
+
+def _count(settled: Settled) -> None:
+    outcome, reason = settled.decision.outcome, settled.decision.reason
+    metrics.count(metrics.ACTIVATIONS, outcome=outcome.value, reason=reason.value)
+    drifted = "true" if settled.drifted else "false"
+    metrics.count(metrics.CATEGORY_DRIFT, category=settled.assigned.value, drifted=drifted)
 
 
 def _without_words(decision: ActivationDecision) -> ActivationDecision:

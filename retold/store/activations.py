@@ -200,7 +200,13 @@ def settle(session: Session, evaluation: Evaluation, at: datetime, terms: Review
     else:
         why = f"evaluated again: {evaluation.reason.value.replace('_', ' ')}"
         reviews.withdraw_for_records(session, [row.id], at=at, actor=evaluation.actor, why=why)
-    return Settled(decision=decision, changed=row.version != evaluation.record.version, review_id=review_id)
+    return Settled(
+        decision=decision,
+        changed=row.version != evaluation.record.version,
+        assigned=evaluation.label.category,
+        drifted=row.category != evaluation.label.category.value,
+        review_id=review_id,
+    )
 
 
 def _still_holds(session: Session, evaluation: Evaluation, row: RecordRow, at: datetime) -> bool:

@@ -98,6 +98,10 @@ class Settled:
     decision: ActivationDecision
     changed: bool
     """The record has a new version, which the index is to follow."""
+    assigned: RetrievalCategory
+    """The label of its policy; what the host had chosen stays all the same."""
+    drifted: bool
+    """The record is under another label: what the extractor or the host had said, and the policy does not."""
     review_id: str | None = None
 
 
