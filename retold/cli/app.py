@@ -31,7 +31,20 @@ from retold.cli.doctor import doctor
 from retold.cli.failures import sentence
 from retold.cli.importing import import_file
 from retold.cli.index import abandon, generations, rebuild, reconcile
-from retold.cli.records import delete_record, end_session, mark_ambient
+from retold.cli.records import (
+    contradict,
+    correct,
+    delete_record,
+    end_session,
+    expire,
+    list_records,
+    mark_ambient,
+    remember,
+    restore,
+    show_history,
+    show_record,
+    supersede,
+)
 from retold.cli.replay_gate import replay_gate
 from retold.cli.review import (
     add_reviewer,
@@ -56,7 +69,9 @@ TRACEBACK = "RETOLD_TRACEBACK"
 
 app = typer.Typer(name="retold", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 decisions = typer.Typer(no_args_is_help=True, help="What became of turns, and why.")
-records = typer.Typer(no_args_is_help=True, help="Change one record; each change is audited.")
+records = typer.Typer(
+    no_args_is_help=True, help="What is remembered: look at it and change it; each change is audited."
+)
 index = typer.Typer(no_args_is_help=True, help="The search index: proved, repaired, built anew.")
 temporal = typer.Typer(no_args_is_help=True, help="What Temporal needs before workers start.")
 config = typer.Typer(no_args_is_help=True, help="The settings of this environment.")
@@ -107,6 +122,15 @@ app.add_typer(decisions, name="decisions")
 sessions.command("end")(end_session)
 sessions.command("extract")(extract)
 app.add_typer(sessions, name="sessions")
+records.command("remember")(remember)
+records.command("list")(list_records)
+records.command("show")(show_record)
+records.command("history")(show_history)
+records.command("supersede")(supersede)
+records.command("contradict")(contradict)
+records.command("correct")(correct)
+records.command("expire")(expire)
+records.command("restore")(restore)
 records.command("delete")(delete_record)
 records.command("mark-ambient")(mark_ambient)
 records.command("activation")(show_activation)

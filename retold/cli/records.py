@@ -1,28 +1,219 @@
-"""`retold records` and `retold sessions`: what an operator changes, each with a name and a reason in the audit log."""
+"""`retold records` and `retold sessions`: what an operator changes, each with a name and a reason in the audit log.
+
+Changes go through the same durable operations as a host's (`host.records`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
-from typing import Annotated, TypeVar
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
 import typer
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from retold.cli import options
 from retold.cli.output import readable
-from retold.cli.running_stack import Whereabouts, connected, read_settings
+from retold.cli.records_output import render_events, render_record, render_records, render_report
+from retold.cli.running_stack import RunningStack, Whereabouts, connected, read_settings
 from retold.cli.terminal import out, write_json
 from retold.client import OperationRefusedError
 from retold.contracts import names
+from retold.contracts._base import UtcTime
 from retold.contracts.identity import operation_workflow_id
-from retold.contracts.operations import DeleteRecordInput, DevelopmentAmbientInput, EndSessionInput
-from retold.contracts.record import RecordRef
+from retold.contracts.lifecycle import LifecycleReport
+from retold.contracts.operations import DevelopmentAmbientInput, EndSessionInput
+from retold.contracts.record import RecordRef, RecordStatus, RecordType, RecordWrite, RetrievalCategory, Source
 from retold.contracts.refusal import refusal_text
 
 RecordIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The record's id, or the key its host gave it.")]
-OperationT = TypeVar("OperationT", EndSessionInput, DeleteRecordInput, DevelopmentAmbientInput)
+Statement = Annotated[str, typer.Argument(metavar="TEXT", help="What is to be remembered, in one sentence.")]
+Seen = Annotated[
+    int | None,
+    typer.Option("--expected-version", min=1, help="Refuse if the record has another version: somebody was faster."),
+]
+Attribute = Annotated[
+    str | None,
+    typer.Option(help="What the statement gives a value of, one at a time (home_city). None for what holds many."),
+]
+Category = Annotated[RetrievalCategory | None, typer.Option(help="The label the gap planner may see.")]
+Type = Annotated[RecordType | None, typer.Option("--type", help="What kind of memory it is.")]
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Holds from then on, inclusive. With a zone.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Holds until then, exclusive. With a zone.")]
+Key = Annotated[str | None, typer.Option("--key", help="Your own key of it: the same key again revises the record.")]
+Subject = Annotated[str, typer.Option(help="Whom or what it is about; `user` is the principal.")]
+Scope = Annotated[str, typer.Option(help="The audience it belongs to.")]
+
+ResultT = TypeVar("ResultT")
+OperationT = TypeVar("OperationT", EndSessionInput, DevelopmentAmbientInput)
+
+
+def remember(
+    context: typer.Context,
+    text: Statement,
+    tenant: options.Tenant,
+    user: options.User,
+    attribute: Attribute = None,
+    subject: Subject = "user",
+    scope: Scope = "personal",
+    type: Type = None,
+    category: Category = None,
+    valid_from: From = None,
+    valid_until: Until = None,
+    temporary: Annotated[bool, typer.Option("--temporary", help="Said for a time only, even without an end.")] = False,
+    key: Key = None,
+    reason: options.Why = "remembered",
+    actor: options.Actor = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remember one statement. What it replaces, suspends or contradicts follows from who said it, and when."""
+    fields = _given(
+        type=type,
+        category=category,
+        id=key,
+        attribute=attribute,
+        valid_from=_time("--from", valid_from),
+        valid_until=_time("--until", valid_until),
+    )
+    principal = options.principal(tenant, user)
+    who = actor or _login()
+    outcome = _ask(
+        context,
+        lambda stack: stack.host.records.remember(
+            principal, text, subject=subject, scope=scope, temporary=temporary, actor=who, reason=reason, **fields
+        ),
+    )
+    _show(LifecycleReport(outcomes=(outcome,)), "remembered", as_json)
+
+
+def supersede(
+    context: typer.Context,
+    record_id: RecordIdArgument,
+    text: Statement,
+    tenant: options.Tenant,
+    user: options.User,
+    reason: options.Why,
+    key: Key = None,
+    expected_version: Seen = None,
+    actor: options.Actor = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Replace one record by a statement about the same attribute of the same subject."""
+    principal = options.principal(tenant, user)
+    who = actor or _login()
+
+    async def replace(stack: RunningStack) -> LifecycleReport:
+        old = await stack.host.records.show(principal, record_id)
+        by = _write(
+            old.model_dump(include={"scope", "type", "subject", "attribute", "category"}) | _given(id=key), text
+        )
+        return await stack.host.records.supersede(
+            principal, old.id, by, actor=who, reason=reason, expected_version=expected_version
+        )
+
+    _show(_ask(context, replace), "remembered", as_json)
+
+
+def contradict(
+    context: typer.Context,
+    one: RecordIdArgument,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The record it disagrees with.")],
+    tenant: options.Tenant,
+    user: options.User,
+    reason: options.Why,
+    actor: options.Actor = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say that two records disagree. The stronger holds; else neither is used until somebody says which does."""
+    principal = options.principal(tenant, user)
+    who = actor or _login()
+    report = _ask(context, lambda stack: stack.host.records.contradict(principal, one, other, actor=who, reason=reason))
+    _show(report, "settled", as_json)
+
+
+def correct(
+    context: typer.Context,
+    record_id: RecordIdArgument,
+    text: Statement,
+    tenant: options.Tenant,
+    user: options.User,
+    reason: options.Why,
+    attribute: Attribute = None,
+    type: Type = None,
+    category: Category = None,
+    valid_from: From = None,
+    valid_until: Until = None,
+    expected_version: Seen = None,
+    actor: options.Actor = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """The record was wrong: give it other words. What is not given stays. It is no standing instruction any more."""
+    principal = options.principal(tenant, user)
+    who = actor or _login()
+    fields = _given(
+        type=type,
+        category=category,
+        attribute=attribute,
+        valid_from=_time("--from", valid_from),
+        valid_until=_time("--until", valid_until),
+    )
+    report = _ask(
+        context,
+        lambda stack: stack.host.records.correct(
+            principal, record_id, text, actor=who, reason=reason, expected_version=expected_version, **fields
+        ),
+    )
+    _show(report, "corrected", as_json)
+
+
+def expire(
+    context: typer.Context,
+    record_id: RecordIdArgument,
+    tenant: options.Tenant,
+    user: options.User,
+    reason: options.Why,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="When it stops to hold, exclusive. Default: now.")
+    ] = None,
+    expected_version: Seen = None,
+    actor: options.Actor = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """The record stops to hold, now or at a time to come."""
+    principal = options.principal(tenant, user)
+    who, when = actor or _login(), _time("--at", at)
+    report = _ask(
+        context,
+        lambda stack: stack.host.records.expire(
+            principal, record_id, at=when, actor=who, reason=reason, expected_version=expected_version
+        ),
+    )
+    _show(report, "expired", as_json)
+
+
+def restore(
+    context: typer.Context,
+    record_id: RecordIdArgument,
+    tenant: options.Tenant,
+    user: options.User,
+    reason: options.Why,
+    expected_version: Seen = None,
+    actor: options.Actor = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Undo the expiry, supersession, rejection or deletion that befell the record last."""
+    principal = options.principal(tenant, user)
+    who = actor or _login()
+    report = _ask(
+        context,
+        lambda stack: stack.host.records.restore(
+            principal, record_id, actor=who, reason=reason, expected_version=expected_version
+        ),
+    )
+    _show(report, "restored", as_json)
 
 
 def delete_record(
@@ -31,13 +222,77 @@ def delete_record(
     tenant: options.Tenant,
     user: options.User,
     reason: options.Why,
+    expected_version: Seen = None,
     actor: options.Actor = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete one record: it is no candidate any more from now on, and no import brings it back."""
-    change = _checked(DeleteRecordInput, tenant, user, record_id=record_id, reason=reason, actor=actor or _login())
-    deleted = asyncio.run(_change(options.whereabouts(context), names.DELETE_RECORD_WORKFLOW, change))
+    """Delete one record: it is no candidate any more from now on, and no import brings it back. `restore` does."""
+    principal = options.principal(tenant, user)
+    who = actor or _login()
+    deleted = _ask(
+        context,
+        lambda stack: stack.host.records.delete(
+            principal, record_id, actor=who, reason=reason, expected_version=expected_version
+        ),
+    )
     _report("deleted", deleted, as_json)
+
+
+def list_records(
+    context: typer.Context,
+    tenant: options.Tenant,
+    user: options.User,
+    status: Annotated[list[RecordStatus] | None, typer.Option(help="In this state; repeat it. Default: any.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only about this subject.")] = None,
+    attribute: Annotated[str | None, typer.Option(help="Only of this attribute.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="Only what comes after this record.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 50,
+    as_json: options.AsJson = False,
+) -> None:
+    """What is remembered about a user, oldest first."""
+    principal = options.principal(tenant, user)
+    page = _ask(
+        context,
+        lambda stack: stack.host.records.list(
+            principal, statuses=status or None, subject=subject, attribute=attribute, after=after, limit=limit
+        ),
+    )
+    if as_json:
+        write_json(page)
+    else:
+        render_records(out(), page)
+
+
+def show_record(
+    context: typer.Context,
+    record_id: RecordIdArgument,
+    tenant: options.Tenant,
+    user: options.User,
+    as_json: options.AsJson = False,
+) -> None:
+    """One record whole: its words, what it is about, and whether it holds."""
+    principal = options.principal(tenant, user)
+    record = _ask(context, lambda stack: stack.host.records.show(principal, record_id))
+    if as_json:
+        write_json(record)
+    else:
+        render_record(out(), record)
+
+
+def show_history(
+    context: typer.Context,
+    record_id: RecordIdArgument,
+    tenant: options.Tenant,
+    user: options.User,
+    as_json: options.AsJson = False,
+) -> None:
+    """What befell one record: who, when, from what to what."""
+    principal = options.principal(tenant, user)
+    events = _ask(context, lambda stack: stack.host.records.history(principal, record_id))
+    if as_json:
+        write_json([event.model_dump(mode="json") for event in events])
+    else:
+        render_events(out(), events)
 
 
 def mark_ambient(
@@ -53,7 +308,7 @@ def mark_ambient(
     change = _checked(
         DevelopmentAmbientInput, tenant, user, record_id=record_id, reason=reason, actor=actor or _login()
     )
-    marked = asyncio.run(_change(options.whereabouts(context), names.DEVELOPMENT_AMBIENT_WORKFLOW, change))
+    marked = asyncio.run(_mark(options.whereabouts(context), change))
     _report("ambient, by a development command and without review:", marked, as_json)
 
 
@@ -74,6 +329,38 @@ def end_session(
         console.print(readable(console, f"ended session {session}"), markup=False)
 
 
+def _ask(context: typer.Context, what: Callable[[RunningStack], Awaitable[ResultT]]) -> ResultT:
+    async def asked(where: Whereabouts) -> ResultT:
+        async with connected(where, read_settings()) as stack:
+            await stack.expect_worker(stack.lifecycle_queue)
+            return await what(stack)
+
+    return asyncio.run(asked(options.whereabouts(context)))
+
+
+def _write(fields: dict[str, Any], text: str) -> RecordWrite:
+    try:
+        return RecordWrite(text=text, source=Source.HOST, **fields)
+    except ValidationError as error:
+        raise OperationRefusedError(refusal_text(error)) from error
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+def _time(option: str, said: str | None) -> datetime | None:
+    if said is None:
+        return None
+    try:
+        return _TIME.validate_python(said)
+    except ValidationError as error:
+        raise OperationRefusedError(f"{option}: {refusal_text(error).removeprefix('request: ')}") from error
+
+
+_TIME: TypeAdapter[datetime] = TypeAdapter(UtcTime)
+
+
 def _checked(operation: type[OperationT], tenant: str, user: str, **fields: str) -> OperationT:
     try:
         return operation(principal=options.principal(tenant, user), **fields)
@@ -81,17 +368,23 @@ def _checked(operation: type[OperationT], tenant: str, user: str, **fields: str)
         raise OperationRefusedError(refusal_text(error)) from error
 
 
-async def _change(where: Whereabouts, workflow: str, change: DeleteRecordInput | DevelopmentAmbientInput) -> RecordRef:
+async def _mark(where: Whereabouts, change: DevelopmentAmbientInput) -> RecordRef:
     async with connected(where, read_settings()) as stack:
-        lifecycle = None if workflow == names.DEVELOPMENT_AMBIENT_WORKFLOW else stack.lifecycle_queue
         operation = operation_workflow_id("operation", change.principal, str(uuid4()))
-        return await stack.operate(workflow, change, RecordRef, workflow_id=operation, queue=lifecycle)
+        return await stack.operate(names.DEVELOPMENT_AMBIENT_WORKFLOW, change, RecordRef, workflow_id=operation)
 
 
 async def _end(where: Whereabouts, ending: EndSessionInput) -> None:
     async with connected(where, read_settings()) as stack:
         operation = operation_workflow_id("end-session", ending.principal, str(uuid4()))
         await stack.operate(names.END_SESSION_WORKFLOW, ending, type(None), workflow_id=operation)
+
+
+def _show(report: LifecycleReport, what: str, as_json: bool) -> None:
+    if as_json:
+        write_json(report)
+    else:
+        render_report(out(), report, what)
 
 
 def _report(what: str, record: RecordRef, as_json: bool) -> None:

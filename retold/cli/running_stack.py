@@ -130,7 +130,12 @@ class RunningStack:
         self.turns_queue = settings.worker.turns_queue
         self.operations_queue = settings.worker.operations_queue
         self.lifecycle_queue = settings.worker.lifecycle_queue
-        self.host = Host(client, task_queue=self.turns_queue, operations_queue=self.operations_queue)
+        self.host = Host(
+            client,
+            task_queue=self.turns_queue,
+            operations_queue=self.operations_queue,
+            lifecycle_queue=self.lifecycle_queue,
+        )
 
     async def pollers(self, queue: str) -> int:
         """How many workers asked this task queue for workflow tasks within the last 90 s."""

@@ -17,6 +17,7 @@ from retold.client._errors import (
     from_failure,
 )
 from retold.client._host import FallbackResult, Host, connect
+from retold.client._records import Records
 from retold.client._reviews import (
     AlreadyResolvedError,
     DecisionRefusedError,
@@ -36,6 +37,8 @@ from retold.client._search_attributes import (
     prepare_review_attributes,
     register_review_attributes,
 )
+from retold.contracts.lifecycle import LifecycleReport, RecordEvent, RecordPage, WriteOutcome
+from retold.contracts.record import MemoryRecord, RecordRef, RecordStatus, RecordWrite
 from retold.contracts.turn import Durability, HostGeneration, Principal, TurnResult
 
 __all__ = [
@@ -49,11 +52,19 @@ __all__ = [
     "HostGeneration",
     "HostNotServingError",
     "InvalidTurnError",
+    "LifecycleReport",
     "MalformedDecisionError",
+    "MemoryRecord",
     "NotAReviewerError",
     "NotPromotableError",
     "OperationRefusedError",
     "Principal",
+    "RecordEvent",
+    "RecordPage",
+    "RecordRef",
+    "RecordStatus",
+    "RecordWrite",
+    "Records",
     "RetoldError",
     "ReviewNotOpenError",
     "ReviewWithdrawnError",
@@ -69,6 +80,7 @@ __all__ = [
     "UnknownResolutionError",
     "UnknownReviewError",
     "UnreachableError",
+    "WriteOutcome",
     "connect",
     "from_failure",
     "missing_review_attributes",

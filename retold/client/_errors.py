@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, TimeoutError
+from temporalio.service import RPCError, RPCStatusCode
 
 from retold.contracts import names
 
@@ -81,3 +82,15 @@ def from_failure(failure: WorkflowFailureError) -> RetoldError:
             return TurnDeadlineError("no worker finished this within its execution timeout: is one running?")
         cause = cause.__cause__
     return RetoldError(f"the workflow failed: {failure.cause}")
+
+
+_UNREACHABLE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+"""`CANCELLED` is what the SDK says when the call's own timeout ran out; the caller giving up raises in the caller."""
+
+
+def out_of_reach(error: RPCError | RuntimeError) -> UnreachableError:
+    """A lazy client that cannot make its first connection raises a bare RuntimeError. Other errors pass through."""
+    if isinstance(error, RPCError) and error.status not in _UNREACHABLE:
+        raise error
+    said = error.status.name if isinstance(error, RPCError) else str(error)[:200]
+    return UnreachableError(f"Temporal is out of reach ({said}); check its address, or connect with a fallback")

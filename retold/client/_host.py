@@ -23,7 +23,9 @@ from retold.client._errors import (
     TurnDeadlineError,
     UnreachableError,
     from_failure,
+    out_of_reach,
 )
+from retold.client._records import Records
 from retold.contracts import names
 from retold.contracts.extraction import ExtractInput, ExtractReport
 from retold.contracts.identity import operation_workflow_id, request_digest, turn_workflow_id
@@ -46,9 +48,6 @@ TURN_EXECUTION_TIMEOUT = timedelta(seconds=120)
 TASK_TIMEOUT = timedelta(seconds=2)
 """How soon a turn is handed to another worker when the one that had it died."""
 
-_UNREACHABLE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-"""`CANCELLED` is what the SDK says when the call's own timeout ran out; the caller giving up raises in the caller."""
-
 
 @dataclass(frozen=True)
 class FallbackResult:
@@ -69,6 +68,7 @@ async def connect(
     profile: str | None = None,
     task_queue: str = names.TURNS_QUEUE,
     operations_queue: str = names.OPERATIONS_QUEUE,
+    lifecycle_queue: str = names.LIFECYCLE_QUEUE,
     fallback: Fallback | None = None,
     reach_timeout_ms: int = 3_000,
 ) -> AsyncIterator[Host]:
@@ -85,6 +85,7 @@ async def connect(
         client,
         task_queue=task_queue,
         operations_queue=operations_queue,
+        lifecycle_queue=lifecycle_queue,
         fallback=fallback,
         reach_timeout_ms=reach_timeout_ms,
     )
@@ -99,10 +100,13 @@ class Host:
         *,
         task_queue: str = names.TURNS_QUEUE,
         operations_queue: str = names.OPERATIONS_QUEUE,
+        lifecycle_queue: str = names.LIFECYCLE_QUEUE,
         fallback: Fallback | None = None,
         reach_timeout_ms: int = 3_000,
     ) -> None:
         self.client = client
+        self.records = Records(client, task_queue=lifecycle_queue)
+        """What is remembered about principals: change it, read it."""
         self._task_queue = task_queue
         self._operations_queue = operations_queue
         self._fallback = fallback
@@ -173,9 +177,9 @@ class Host:
             await self._cancel(principal, session, turn)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:  # nothing is running: there is nothing to give up
-                raise _out_of_reach(error) from error
+                raise out_of_reach(error) from error
         except RuntimeError as error:
-            raise _out_of_reach(error) from error
+            raise out_of_reach(error) from error
 
     async def _cancel(self, principal: Principal, session: str, turn: str) -> None:
         await self.client.get_workflow_handle(turn_workflow_id(principal, session, turn)).cancel()
@@ -203,7 +207,7 @@ class Host:
         except WorkflowFailureError as failure:
             raise from_failure(failure) from failure
         except (RPCError, RuntimeError) as error:
-            raise _out_of_reach(error) from error
+            raise out_of_reach(error) from error
 
     async def read_session(self, principal: Principal, session: str) -> ExtractReport:
         """Have what the user has said in the session read now, instead of when it is idle. Returns when that is done.
@@ -231,14 +235,14 @@ class Host:
         except WorkflowFailureError as failure:
             raise from_failure(failure) from failure
         except (RPCError, RuntimeError) as error:
-            raise _out_of_reach(error) from error
+            raise out_of_reach(error) from error
         return report
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
         try:
             handle = await self._start(request)
         except (RPCError, RuntimeError) as error:
-            return await self._fall_back(request, _out_of_reach(error))
+            return await self._fall_back(request, out_of_reach(error))
         try:
             result = await handle.result()
         except WorkflowFailureError as failure:
@@ -271,11 +275,3 @@ class Host:
         if self._fallback is None:
             raise why
         return FallbackResult(await self._fallback(request), str(why))
-
-
-def _out_of_reach(error: RPCError | RuntimeError) -> UnreachableError:
-    """A lazy client that cannot make its first connection raises a bare RuntimeError. Other errors pass through."""
-    if isinstance(error, RPCError) and error.status not in _UNREACHABLE:
-        raise error
-    said = error.status.name if isinstance(error, RPCError) else str(error)[:200]
-    return UnreachableError(f"Temporal is out of reach ({said}); check its address, or connect with a fallback")
