@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from temporalio.client import Client
 from temporalio.runtime import Runtime
+from temporalio.service import GrpcCompression
 
 from benchmarks.ports import TEXT, development_certificate
 from retold.cli.embedded import NAMESPACE, embedded_temporal
@@ -33,7 +34,7 @@ from retold.settings import WorkerSettings
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
-from worker import turn_worker
+from worker import keep_what_is_loaded, turn_worker
 
 TENANTS = 50
 RECORDS_A_TENANT = 8
@@ -70,6 +71,7 @@ class Stack:
             plugins=plugins(),
             interceptors=interceptors,
             runtime=runtime or core_runtime(),
+            grpc_compression=GrpcCompression.NONE,
         )
 
     def request(
@@ -104,6 +106,7 @@ async def measured_stack(folder: Path) -> AsyncIterator[Stack]:
                 principals = [Principal(tenant=f"tenant-{number}", user="user") for number in range(TENANTS)]
                 stored = {principal: await _with_records(store, principal) for principal in principals}
                 certificate = await development_certificate(store)
+                keep_what_is_loaded()
                 yield Stack(addresses.temporal, folder, store, certificate, principals, stored, spans)
             finally:
                 await store.close()

@@ -149,7 +149,8 @@ async def _in_one_activity(turn: TurnRequest, start: TurnStart) -> AnswerResult:
         if not is_cancelled_exception(error):
             raise
     # It never ran in this attempt; whether it did in one whose task the server took back, the log knows.
-    return await _start_answering(turn, start.model_copy(update={"given_up": True}))
+    by_host = workflow.cancellation_reason() is not None
+    return await _start_answering(turn, start.model_copy(update={"given_up": by_host}))
 
 
 def _start_answering(turn: TurnRequest, start: TurnStart) -> workflow.ActivityHandle[AnswerResult]:

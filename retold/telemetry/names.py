@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
 from retold.contracts.stages import Stage, StageFailure
 from retold.contracts.turn import TurnResult
@@ -48,7 +49,7 @@ def stage_span(stage: Stage, decision_id: str | None = None) -> Iterator[StageSp
     attributes = {STAGE: stage.value}
     if decision_id is not None:
         attributes[DECISION_ID] = decision_id
-    with trace.get_tracer(TRACER).start_as_current_span(
+    with _tracer().start_as_current_span(
         f"turn.{stage.value}", attributes=attributes, record_exception=False
     ) as span:
         yield StageSpan(span)
@@ -57,14 +58,14 @@ def stage_span(stage: Stage, decision_id: str | None = None) -> Iterator[StageSp
 @contextmanager
 def turn_span(name: str) -> Iterator[Span]:
     """A span around a part of a turn that is no stage: the workflow itself, the writing of its record."""
-    with trace.get_tracer(TRACER).start_as_current_span(name, record_exception=False) as span:
+    with _tracer().start_as_current_span(name, record_exception=False) as span:
         yield span
 
 
 @contextmanager
 def client_span(name: str, attributes: dict[str, str | int]) -> Iterator[Span]:
     """One span for a call that leaves the process: a model, Qdrant, SQL. Named by the semantic conventions."""
-    with trace.get_tracer(TRACER).start_as_current_span(
+    with _tracer().start_as_current_span(
         name, kind=SpanKind.CLIENT, attributes=attributes, record_exception=False
     ) as span:
         yield span
@@ -82,3 +83,13 @@ def mark_turn(result: TurnResult) -> None:
             RECORDED: result.recorded,
         }
     )
+
+
+def _tracer() -> Tracer:
+    """The installed provider's tracer, kept: to make one costs as much as a span, and a turn has fifteen."""
+    return _tracer_of(trace.get_tracer_provider())
+
+
+@functools.cache
+def _tracer_of(provider: TracerProvider) -> Tracer:
+    return provider.get_tracer(TRACER)

@@ -8,23 +8,26 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from temporalio.activity import ActivityCancellationDetails
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
+from activities.answering import AnsweringActivities
 from activities.late_records import LateRecordWorkflows
 from retold.client import Principal, TurnCancelledError
+from retold.contracts.answering import AnswerInput
 from retold.contracts.decision import TurnRecord
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.stages import StoredAnswer
-from retold.contracts.turn import Durability
+from retold.contracts.turn import Durability, TurnOptions
 from retold.policy.driver import TurnStart
 from retold.policy.in_process import InProcessStages
 from retold.policy.recording import TurnRecorder
 from retold.policy.utility_aware import run_turn
 from tests.cases import SERVED
 from tests.integration.test_turn_workflow import BOTH, ask, assert_replays, serving, unique
-from tests.scripted import DRAFT, FINAL, NEVER_MS, Script, Step, request, scripted
+from tests.scripted import DRAFT, FINAL, NEVER_MS, NOW, Script, Step, request, scripted
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,35 @@ async def test_giving_up_while_the_turn_is_recorded_comes_too_late(
                 await asyncio.sleep(0.05)
         assert stack.decision.disposition is Disposition.REGENERATED
         await assert_replays(client.get_workflow_handle(turn_workflow_id(principal, "s1", "t1")))
+
+
+@pytest.mark.parametrize("worker_is_going", [False, True])
+async def test_only_a_host_can_give_up_a_turn_a_worker_that_goes_leaves_it_to_the_next(worker_is_going: bool) -> None:
+    script = SERVED.but(draft=Step(DRAFT, 300), options=TurnOptions(durability=Durability.TURN))
+    stack = scripted(script)
+    asked = AnswerInput(request=request(script), start=TurnStart(started_at=NOW))
+    environment = ActivityEnvironment()
+    answering = AnsweringActivities(stack.bodies, TurnRecorder(stack.store), later=NobodyTakes())
+    turn = asyncio.create_task(environment.run(answering.answer_turn, asked))
+    while "draft" not in stack.called.ports:
+        await asyncio.sleep(0.01)
+    environment.cancel(
+        ActivityCancellationDetails(cancel_requested=not worker_is_going, worker_shutdown=worker_is_going)
+    )
+    if worker_is_going:
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        while not stack.store.written:
+            await asyncio.sleep(0.01)
+        assert stack.decision.disposition is Disposition.REGENERATED, "what it still records is nothing but the truth"
+    else:
+        assert (await turn).given_up
+        assert stack.decision.disposition is Disposition.CANCELLED
+
+
+class NobodyTakes:
+    async def take(self, record: TurnRecord) -> StoredAnswer | None:
+        raise AssertionError("the store is quick here")
 
 
 async def _recorded(script: Script, principal: Principal) -> TurnRecord:
