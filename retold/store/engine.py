@@ -127,15 +127,18 @@ class Transactions:
         with self._span("write"):
             return await self._on_a_thread(self._writers, self._write, body)
 
-    async def empty_log(self) -> None:
-        """Bring SQLite's write-ahead log into the file and cut it to nothing: it keeps earlier versions of pages.
+    async def rewrite(self) -> None:
+        """Have SQLite's file hold what the tables hold and nothing else, and its write-ahead log nothing.
+
+        Overwriting what is deleted is not enough for that: cells that move between pages leave copies behind. Writers
+        wait meanwhile (about a second for 100 MB), readers do not. On PostgreSQL this does nothing.
 
         Raises:
             StoreUnavailableError: somebody is still reading an earlier version.
         """
         if self._engine.dialect.name == "sqlite":
             self._refuse_when_closed()
-            await asyncio.get_running_loop().run_in_executor(self._writers, self._empty_log)
+            await asyncio.get_running_loop().run_in_executor(self._writers, self._rewrite)
 
     async def close(self) -> None:
         """Let what has begun end, then release every connection."""
@@ -173,10 +176,11 @@ class Transactions:
         with Session(self._writing_engine, expire_on_commit=False) as session, session.begin():
             return body(session)
 
-    def _empty_log(self) -> None:
+    def _rewrite(self) -> None:
         with one_error():
             connection = self._engine.raw_connection()
             try:
+                connection.cursor().execute("VACUUM")
                 busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 connection.close()

@@ -1,8 +1,8 @@
 """Forgetting in SQL: begun in one transaction, swept again when everything under way has ended, read back, receipted.
 
-On SQLite what is deleted is overwritten (`PRAGMA secure_delete`), and `settle` empties the write-ahead log. PostgreSQL
-keeps dead row versions until VACUUM and everything in its own write-ahead log and backups: run `VACUUM` on the tables
-after large forgettings, and name those archives in `forget_archives` so that receipts list them.
+On SQLite what is deleted is overwritten (`PRAGMA secure_delete`), and `settle` rewrites the file. PostgreSQL keeps dead
+row versions until VACUUM, and everything in its own write-ahead log and backups: run `VACUUM` on the tables after large
+forgettings, and name those archives in `forget_archives` so that receipts list them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ForgetLedger:
         Raises:
             StoreUnavailableError: somebody is still reading what was there before.
         """
-        await self._transactions.empty_log()
+        await self._transactions.rewrite()
 
 
 def begin(session: Session, asked: BeginForgetting, at: datetime, new_id: Callable[[], str]) -> Forgetting:
