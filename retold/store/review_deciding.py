@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.activation import ActivationCategory, ActivationOutcome, ActivationReason, VerifiedEvidence
-from retold.contracts.record import Activation, RecordRef, RecordStatus
+from retold.contracts.record import Activation, MemoryRecord, RecordRef
 from retold.contracts.review import (
     RefusedDecision,
     Resolution,
@@ -36,8 +36,9 @@ from retold.policy.reviewing import (
     refuse_person,
     refuse_word,
 )
-from retold.store import audit, outbox, reviewers, reviews
-from retold.store.records import as_record, audited_state
+from retold.store import amending, audit, reviewers, reviews
+from retold.store.changes import Changes
+from retold.store.records import NotEligibleError, as_record, audited_state, require_promotable
 from retold.store.tables import ActivationRow, AuditRow, RecordRow, ReviewRow, SessionTurnRow
 
 REFUSED_EVENT = "review.decision_refused"
@@ -58,74 +59,167 @@ class Decided:
 
 def decide(session: Session, sent: SentDecision, at: datetime) -> Decided:
     """Take the decision, or refuse it. Either way it is on record, once."""
-    record, row = _held(session, sent.review_id)
-    decision = sent.decision
+    row, decision = session.get(ReviewRow, sent.review_id), sent.decision
     if decision is None:
         return _refused(session, sent, row, Refusal(RefusedDecision.MALFORMED, sent.problem), UNVERIFIED, at)
     reviewer = reviewers.known(session, decision.reviewer_id)
     signed = reviewer is not None and is_signed_by(reviewer.public_key, decision)
-    person = refuse_person(
-        decision, sent.review_id, reviewer, signed=signed, tenant=None if row is None else row.tenant
-    )
+    tenant = None if row is None else row.tenant
+    person = refuse_person(decision, sent.review_id, reviewer, signed=signed, tenant=tenant)
     if person is not None:
         return _refused(session, sent, row, person, decision.reviewer_id if signed else UNVERIFIED, at)
-    if row is not None and row.decision_digest == decision.digest:
-        return Decided(_outcome(row, record), repeated=True)
-    if row is not None and row.status == ReviewStatus.OPEN.value:
-        reviews.withdraw_if_outdated(session, row, at)
-    refusal = refuse_moment(decision, None if row is None else _facts(row)) or refuse_word(decision, sent.via)
-    if refusal is None and row is not None and record is not None and isinstance(decision.resolution, Resolution):
-        refusal = _resolve(session, row, record, decision, decision.resolution, at)
+    # Nothing is locked before it is known who asks; then in the order in which whoever changes a record locks.
+    taking = None if row is None else _Taking.of(session, row, decision, at)
+    if taking is not None and taking.row.decision_digest == decision.digest:
+        return Decided(taking.outcome(), repeated=True)
+    facts = None if taking is None else taking.facts()
+    refusal = refuse_moment(decision, facts) or refuse_word(decision, sent.via)
+    if refusal is None:
+        assert taking is not None and isinstance(decision.resolution, Resolution), "the two above refuse both"
+        refusal = taking.resolve(decision.resolution, heard=sent.via != _OPERATION)
         if refusal is None:
-            if sent.via != _OPERATION:
-                row.workflow_state = reviews.TOLD
-            return Decided(_outcome(row, record))
-    assert refusal is not None, "an open item whose record is gone was withdrawn above"
+            return Decided(taking.outcome())
     return _refused(session, sent, row, refusal, decision.reviewer_id, at)
 
 
-def _resolve(
-    session: Session, row: ReviewRow, record: RecordRow, decision: ReviewDecision, resolution: Resolution, at: datetime
-) -> Refusal | None:
-    if resolution is Resolution.PROMOTE:
-        category = _promotable(session, row, record, decision, at)
-        if isinstance(category, Refusal):
-            return category
-        row.category = category.value
-    before = as_record(record)
-    if resolution is Resolution.PROMOTE:
-        record.activation = Activation.AMBIENT.value
-        record.version += 1
-    elif resolution is Resolution.REJECT:
-        record.status, record.activation = RecordStatus.REJECTED.value, Activation.CONDITIONAL.value
-        record.version += 1
-    row.status = STATUS_OF[resolution].value
-    row.version += 1
-    row.resolved_at, row.resolved_by = at, decision.reviewer_id
-    row.resolution_reason, row.decision_digest = decision.reason, decision.digest
-    if record.version != before.version:
-        outbox.append(session, [record.id], at)
-    _note_activation(session, row, record, at)
-    _audit_resolution(session, row, record, audited_state(before), resolution, at)
-    session.flush()
-    return None
+class _Taking:
+    """One decision of a known reviewer, about an item and its record that stay as they are until it is done."""
 
+    def __init__(
+        self,
+        changes: Changes,
+        row: ReviewRow,
+        record: RecordRow | None,
+        decision: ReviewDecision,
+    ) -> None:
+        self._changes = changes
+        self._session = changes.session
+        self.row = row
+        self._record = record
+        self._decision = decision
 
-def _promotable(
-    session: Session, row: ReviewRow, record: RecordRow, decision: ReviewDecision, at: datetime
-) -> ActivationCategory | Refusal:
-    """Everything an automatic promotion would have needed, looked at again now: a reviewer replaces the judgement of
-    the words, and nothing else."""
-    current = as_record(record)
-    if (reason := eligibility(current, at)) is not None:
-        return _not_eligible(f"the record is not eligible any more: {reason.value.replace('_', ' ')}")
-    if current.status is not RecordStatus.CONFIRMED:
-        return _not_eligible(f"the record is {current.status.value}, not confirmed")
-    if not _evidence_stands(session, row):
-        return _not_eligible("the user's own words behind it are not there any more")
-    if row.category is not None and row.category not in list(ActivationCategory):
-        return _not_eligible("its category was assigned by another version of Retold")
-    return category_for_promotion(None if row.category is None else ActivationCategory(row.category), decision.category)
+    @classmethod
+    def of(cls, session: Session, row: ReviewRow, decision: ReviewDecision, at: datetime) -> _Taking:
+        principal = Principal(tenant=row.tenant, user=row.user_id)
+        changes = Changes(session, principal, actor=decision.reviewer_id, reason=f"review {row.review_id}", at=at)
+        record = next(iter(changes.rows(col(RecordRow.id) == row.record_id)), None)
+        session.refresh(row, with_for_update=True)  # somebody may have decided while we waited for the record
+        reviews.withdraw_if_outdated(session, row, at)
+        return cls(changes, row, record, decision)
+
+    def facts(self) -> ItemFacts:
+        row = self.row
+        return ItemFacts(
+            tenant=row.tenant, status=ReviewStatus(row.status), version=row.version, resolved_by=row.resolved_by
+        )
+
+    def outcome(self) -> ReviewOutcome:
+        row = self.row
+        version = row.record_version if self._record is None else self._record.version
+        return ReviewOutcome(
+            review_id=row.review_id,
+            status=ReviewStatus(row.status),
+            record=RecordRef(id=row.record_id, version=version),
+            resolved_by=row.resolved_by,
+            resolved_at=row.resolved_at or row.opened_at,
+        )
+
+    def resolve(self, resolution: Resolution, *, heard: bool) -> Refusal | None:
+        """Change item and record, or say why not.
+
+        Args:
+            heard: the item's workflow is the one that asks, and need not be told.
+        """
+        record = self._record
+        assert record is not None, "an open item whose record is gone was withdrawn"
+        if resolution is Resolution.PROMOTE:
+            category = self._promotable(as_record(record))
+            if isinstance(category, Refusal):
+                return category
+            self.row.category = category.value
+        self._end_item(resolution, heard)
+        self._audit(record, resolution)
+        match resolution:
+            case Resolution.PROMOTE:
+                amending.set_activation(self._changes, record.id, Activation.AMBIENT)
+            case Resolution.REJECT:
+                amending.reject(self._changes, record.id)
+            case Resolution.KEEP_CONDITIONAL:
+                pass
+        self._note_activation(record)
+        self._session.flush()
+        return None
+
+    def _promotable(self, record: MemoryRecord) -> ActivationCategory | Refusal:
+        """Everything an automatic promotion would have needed, looked at again now: a reviewer replaces the judgement
+        of the words, and nothing else."""
+        if (reason := eligibility(record, self._changes.at)) is not None:
+            return _not_eligible(f"the record is not eligible any more: {reason.value.replace('_', ' ')}")
+        try:
+            require_promotable(record, self._changes.at)
+        except NotEligibleError as error:
+            return _not_eligible(str(error))
+        if not _evidence_stands(self._session, self.row):
+            return _not_eligible("the user's own words behind it are not there any more")
+        known = self.row.category
+        if known is not None and known not in list(ActivationCategory):
+            return _not_eligible("its category was assigned by another version of Retold")
+        policy = None if known is None else ActivationCategory(known)
+        return category_for_promotion(policy, self._decision.category)
+
+    def _end_item(self, resolution: Resolution, heard: bool) -> None:
+        row = self.row
+        row.status = STATUS_OF[resolution].value
+        row.version += 1
+        row.resolved_at, row.resolved_by = self._changes.at, self._decision.reviewer_id
+        row.resolution_reason, row.decision_digest = self._decision.reason, self._decision.digest
+        if heard:
+            row.workflow_state = reviews.TOLD
+        self._session.flush()  # it waits no longer: what follows from its record's change leaves it alone
+
+    def _note_activation(self, record: RecordRow) -> None:
+        """The version that is left behind counts as evaluated: a person's word is not asked of a policy again."""
+        noted = self._session.get(ActivationRow, record.id)
+        if noted is None:
+            noted = ActivationRow(
+                record_id=record.id,
+                tenant=record.tenant,
+                user_id=record.user_id,
+                record_version=record.version,
+                outcome="",
+                reason="",
+                decided_at=self._changes.at,
+            )
+            self._session.add(noted)
+        promoted = self.row.status == ReviewStatus.PROMOTED.value
+        noted.record_version = record.version
+        noted.outcome = (ActivationOutcome.PROMOTE if promoted else ActivationOutcome.CONDITIONAL).value
+        noted.reason = ActivationReason.BY_REVIEWER.value
+        noted.decided_at = self._changes.at
+
+    def _audit(self, record: RecordRow, resolution: Resolution) -> None:
+        """What was decided. What that changes of the record is an event of its own, as with every change."""
+        row = self.row
+        decided = {
+            "review_id": row.review_id,
+            "resolution": resolution.value,
+            "proposed": row.proposed,
+            "category": row.category,
+            "decision": row.decision_digest,
+        }
+        audit.append(
+            self._session,
+            audit.row(
+                self._changes.principal,
+                at=self._changes.at,
+                actor=self._decision.reviewer_id,
+                event="record.activation_reviewed",
+                subject=("record", record.id),
+                before=audited_state(record),
+                after=decided,
+                reason=self._decision.reason,
+            ),
+        )
 
 
 def _not_eligible(why: str) -> Refusal:
@@ -144,99 +238,6 @@ def _evidence_stands(session: Session, row: ReviewRow) -> bool:
         and (turn.tenant, turn.user_id, turn.role) == (row.tenant, row.user_id, "user")
         and turn.text[evidence.start : evidence.end] == evidence.span
     )
-
-
-def _held(session: Session, review_id: str) -> tuple[RecordRow | None, ReviewRow | None]:
-    """Record and item, locked in the order in which whoever changes a record locks them."""
-    found = session.get(ReviewRow, review_id)
-    if found is None:
-        return None, None
-    record: RecordRow | None = session.scalar(
-        select(RecordRow)
-        .where(
-            col(RecordRow.id) == found.record_id,
-            col(RecordRow.tenant) == found.tenant,
-            col(RecordRow.user_id) == found.user_id,
-        )
-        .with_for_update()
-    )
-    session.refresh(found, with_for_update=True)  # somebody may have decided while we waited for the record
-    return record, found
-
-
-def _facts(row: ReviewRow) -> ItemFacts:
-    return ItemFacts(
-        tenant=row.tenant, status=ReviewStatus(row.status), version=row.version, resolved_by=row.resolved_by
-    )
-
-
-def _outcome(row: ReviewRow, record: RecordRow | None) -> ReviewOutcome:
-    version = row.record_version if record is None else record.version
-    return ReviewOutcome(
-        review_id=row.review_id,
-        status=ReviewStatus(row.status),
-        record=RecordRef(id=row.record_id, version=version),
-        resolved_by=row.resolved_by,
-        resolved_at=row.resolved_at or row.opened_at,
-    )
-
-
-def _note_activation(session: Session, row: ReviewRow, record: RecordRow, at: datetime) -> None:
-    """The version that is left behind counts as evaluated: a person's word is not asked of a policy again."""
-    noted = session.get(ActivationRow, record.id)
-    if noted is None:
-        noted = ActivationRow(
-            record_id=record.id,
-            tenant=record.tenant,
-            user_id=record.user_id,
-            record_version=record.version,
-            outcome="",
-            reason="",
-            decided_at=at,
-        )
-        session.add(noted)
-    promoted = row.status == ReviewStatus.PROMOTED.value
-    noted.record_version = record.version
-    noted.outcome = (ActivationOutcome.PROMOTE if promoted else ActivationOutcome.CONDITIONAL).value
-    noted.reason = ActivationReason.BY_REVIEWER.value
-    noted.decided_at = at
-
-
-def _audit_resolution(
-    session: Session,
-    row: ReviewRow,
-    record: RecordRow,
-    before: dict[str, object],
-    resolution: Resolution,
-    at: datetime,
-) -> None:
-    after = audited_state(record)
-    decided = {
-        "review_id": row.review_id,
-        "resolution": resolution.value,
-        "proposed": row.proposed,
-        "category": row.category,
-        "decision": row.decision_digest,
-    }
-    assert row.resolved_by is not None
-    written: dict[str, Any] = {"at": at, "actor": row.resolved_by, "subject": ("record", record.id)}
-    principal = Principal(tenant=row.tenant, user=row.user_id)
-    said = row.resolution_reason or ""
-    events = [
-        audit.row(
-            principal,
-            event="record.activation_reviewed",
-            before=before,
-            after={**after, **decided},
-            reason=said,
-            **written,
-        )
-    ]
-    changes = {Resolution.PROMOTE: "record.activation_changed", Resolution.REJECT: "record.rejected"}
-    if (event := changes.get(resolution)) is not None:
-        why = f"review {row.review_id}"
-        events.append(audit.row(principal, event=event, before=before, after=after, reason=why, **written))
-    audit.append(session, *events)
 
 
 def _refused(
