@@ -57,7 +57,7 @@ def repeats(span: str, texts: Collection[str]) -> bool:
 
 def plain(text: str) -> str:
     """Letters and digits only, in one case: punctuation, quotes and line breaks are what changes when one copies."""
-    return "".join(letters for _, letters in _letters(text))
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold()))
 
 
 def _letters(text: str) -> Iterator[tuple[int, str]]:
@@ -77,8 +77,11 @@ def _unless_part(sentence: str, heard: Sequence[Heard]) -> str:
 def _without_quotations(text: str, heard: Collection[str]) -> str:
     """Blank each sentence they heard where it stands inside one of their own."""
     said = plain(text)
+    repeated = [sentence for sentence in heard if sentence in said]
+    if not repeated:
+        return text
     offsets = [offset for offset, letters in _letters(text) for _ in letters]
-    for sentence in heard:
+    for sentence in repeated:
         start = said.find(sentence)
         while start >= 0:
             begin, end = offsets[start], offsets[start + len(sentence) - 1] + 1

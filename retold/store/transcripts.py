@@ -30,7 +30,7 @@ from retold.store.writing import Manner
 USER = "user"
 _OTHERS = ("assistant", "draft", "final", "tool")
 _EARLIER_TEXTS = 200
-"""How many texts of others a turn is compared with: the latest before it in its session."""
+"""How many texts of others turns are compared with, beside those of these turns themselves: the latest before them."""
 
 
 _REMEMBERED = 2_000
@@ -253,7 +253,7 @@ def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow])
     heard = _said_to_them(session, principal, rows)
     turns = []
     for row in rows:
-        earlier = [said for at, said in heard.get(row.session_id, ()) if at < row.at][-_EARLIER_TEXTS:]
+        earlier = [said for at, said in heard.get(row.session_id, ()) if at < row.at]
         text = own_words(row.text, earlier)
         if text.strip():
             turns.append(
@@ -266,22 +266,23 @@ def _said_to_them(
     session: Session, principal: Principal, rows: Sequence[SessionTurnRow]
 ) -> dict[str, list[tuple[datetime, Heard]]]:
     """By session, what others said in it before the last of these turns, in order, as `own_words` compares it."""
-    heard: dict[str, list[tuple[datetime, Heard]]] = {}
-    for session_id in {row.session_id for row in rows}:
-        last = max(row.at for row in rows if row.session_id == session_id)
-        said = session.execute(
-            select(SessionTurnRow.at, SessionTurnRow.text)
-            .where(
-                col(SessionTurnRow.tenant) == principal.tenant,
-                col(SessionTurnRow.user_id) == principal.user,
-                col(SessionTurnRow.session_id) == session_id,
-                col(SessionTurnRow.role).in_(_OTHERS),
-                col(SessionTurnRow.at) < last,
-            )
-            .order_by(col(SessionTurnRow.at).desc())
-            .limit(_EARLIER_TEXTS + len(rows))
+    if not rows:
+        return {}
+    said = session.execute(
+        select(SessionTurnRow.session_id, SessionTurnRow.at, SessionTurnRow.text)
+        .where(
+            col(SessionTurnRow.tenant) == principal.tenant,
+            col(SessionTurnRow.user_id) == principal.user,
+            col(SessionTurnRow.session_id).in_({row.session_id for row in rows}),
+            col(SessionTurnRow.role).in_(_OTHERS),
+            col(SessionTurnRow.at) < max(row.at for row in rows),
         )
-        heard[session_id] = [(at, Heard.of(text)) for at, text in reversed(said.all())]
+        .order_by(col(SessionTurnRow.at).desc())
+        .limit(_EARLIER_TEXTS + 3 * len(rows))
+    )
+    heard: dict[str, list[tuple[datetime, Heard]]] = {}
+    for session_id, at, text in reversed(said.all()):
+        heard.setdefault(session_id, []).append((at, Heard.of(text)))
     return heard
 
 

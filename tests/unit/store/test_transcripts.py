@@ -17,7 +17,7 @@ from retold.contracts.record import MemoryRecord, RecordStatus, RecordWrite, Sou
 from retold.contracts.turn import Principal
 from retold.policy.blocking import BlockingPool
 from retold.policy.extraction import ExtractionService, Round
-from retold.policy.own_words import Heard, own_words, plain, repeats
+from retold.policy.own_words import Heard, _letters, own_words, plain, repeats
 from retold.policy.ports import MalformedReplyError, RefusedByProviderError
 from retold.store.store import Store
 from retold.store.sweeping import sweep_unread_sessions
@@ -305,6 +305,11 @@ def test_blanking_keeps_every_offset_and_adds_no_word(text: str, said: list[str]
     assert all(kept in (char, " ", "\n") for kept, char in zip(own, text, strict=True))
     if text.strip() and own_words(text, [Heard.of(text)]).strip():
         assert own_words(own, [Heard.of(text)]) == own_words(text, [Heard.of(text)])
+
+
+@given(st.text())
+def test_letters_have_an_offset_each(text: str) -> None:
+    assert "".join(letters for _, letters in _letters(text)) == plain(text)
 
 
 @pytest.mark.parametrize(
