@@ -8,11 +8,15 @@ import numpy as np
 
 from retold.contracts.operations import Check, Deployment
 from retold.index.port import RecordIndex
+from retold.policy.limits import utc_now
 from retold.policy.ports import Embedder
 from retold.settings import Settings
 from retold.store.store import Store
 
 _CANARY = "the user's dentist appointment is on Tuesday"
+LAG_MAX_S = 60
+"""A change that waits longer is not waiting for its turn. Workers follow the outbox every five seconds."""
+
 _NEAR, _FAR = "when do I see the dentist?", "how do I sort a list in Python?"
 
 
@@ -49,15 +53,20 @@ async def _store(store: Store) -> Check:
 
 async def _outbox(store: Store) -> Check:
     try:
-        pending = await store.pending_index_count()
+        lag = await store.index_lag(utc_now())
     except Exception as error:  # noqa: BLE001 - see above
         return Check(name="index outbox", ok=False, found=type(error).__name__, advice="see the check of the store")
-    return Check(
-        name="index outbox",
-        ok=pending == 0,
-        found=f"{pending} changes the index has yet to follow",
-        advice=None if pending == 0 else "an import is running, or the index is away: look again in a minute",
-    )
+    found = f"{lag.pending} changes the index has yet to follow"
+    advice = None
+    if lag.pending:
+        found += f", the oldest made {lag.oldest_age_s:,.0f} s ago"
+    if lag.set_aside:
+        why = ", ".join(f"{error} {count}" for error, count in lag.errors.items())
+        found += f"; {lag.set_aside} set aside ({why})"
+        advice = "index or embedder refuses these: `retold reconcile` names the records, the worker's log says more"
+    elif lag.oldest_age_s > LAG_MAX_S:
+        advice = "the index or the embedder is away, or no worker follows it: read the worker's log"
+    return Check(name="index outbox", ok=advice is None, found=found, advice=advice)
 
 
 async def _index(index: RecordIndex) -> Check:

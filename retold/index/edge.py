@@ -9,6 +9,7 @@ would stop the process for minutes, is never run: up to about 100,000 records th
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -151,14 +152,25 @@ class EdgeIndex(ReadBack):
             stored = expect(read_folder(self._folder), embedder, str(self._folder))
             self._shard = qe.EdgeShard.load(str(data))
         else:
-            # The identity comes first: a crash in between leaves an index that is merely empty.
-            data.mkdir(parents=True, exist_ok=True)
             stored = described(embedder)
-            _write_description(self._folder, stored)
-            self._shard = qe.EdgeShard.create(str(data), _schema(embedder.dimension))
+            self._create(data, stored)
+            self._shard = qe.EdgeShard.load(str(data))
         self._identity = embedder
         self._upgrade(self._shard, stored)
         self._index_payload(self._shard)
+
+    def _create(self, data: Path, collection: Collection) -> None:
+        """The description first, then the shard, whole or not at all: a death in between leaves nothing to open."""
+        making = data.with_name(f"{data.name}.making")
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        _write_description(self._folder, collection)
+        shard = qe.EdgeShard.create(str(making), _schema(collection.embedder.dimension))
+        shard.flush()
+        shard.close()
+        if data.exists():
+            data.rmdir()  # empty, or the index would exist
+        making.rename(data)
 
     def _upgrade(self, shard: qe.EdgeShard, stored: Collection) -> None:
         """Give the points of an earlier release the keys they lack; the new number last, so that a crash repeats."""

@@ -89,13 +89,18 @@ class EdgeHome:
         """Nothing is held open."""
 
     async def _make(self, name: str, embedder: EmbedderIdentity) -> None:
-        if read_folder(self._path(name)) is not None:
+        """Under another name until it is whole: a death in between leaves nothing that could be taken for an index."""
+        if self._path(name).exists():
             return
-        made = self.index(name)
+        for left in self._folder.parent.glob(f"{self._folder.name}*.making"):
+            shutil.rmtree(left)
+        making = self._path(name).with_name(f"{name}.making")
+        made = EdgeIndex(making)
         try:
             await made.ensure(embedder)
         finally:
             await made.aclose()
+        making.rename(self._path(name))
 
     def _path(self, name: str) -> Path:
         return self._folder.with_name(name)
