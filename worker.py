@@ -16,7 +16,7 @@ import signal
 import socket
 import uuid
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -39,15 +39,21 @@ from activities.review_workflows import ReviewWorkflows
 from activities.reviewing import ReviewActivities
 from activities.switching import SwitchActivities
 from retold.client import open_client, prepare_review_attributes
+from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
 from retold.index.following import follow_outbox
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
+from retold.readiness import Readiness, index_answers, switches_are_fresh
 from retold.security import require_whole
 from retold.settings import Settings, WorkerSettings
 from retold.store.sweeping import sweep_idle_sessions
-from retold.telemetry.logs import leave_out_expected_noise
+from retold.telemetry.endpoint import prometheus_endpoint
+from retold.telemetry.gauges import StoreGauges
+from retold.telemetry.logs import leave_out_expected_noise, log_as_json
+from retold.telemetry.metrics import WORKER_READY, watch
+from retold.telemetry.probes import serving_probes
 from workflows.index import IndexOverviewWorkflow, RebuildIndexWorkflow, ReconcileIndexWorkflow
 from workflows.operations import (
     DevelopmentAmbientWorkflow,
@@ -72,6 +78,7 @@ from workflows.turn import TurnWorkflow
 
 logger = logging.getLogger(__name__)
 
+OBSERVE_EVERY_S = 10.0
 SWEEP_EVERY = timedelta(minutes=1)
 
 TURN_WORKFLOWS = [TurnWorkflow, RecordTurnWorkflow]
@@ -218,15 +225,35 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
             lifecycle_worker(client, adapters, reviews, worker, task_queue=worker.lifecycle_queue)
         )
         idle = timedelta(minutes=worker.session_idle_minutes)
+        readiness = worker_readiness(client, adapters)
+        watch(WORKER_READY, readiness.as_metric)
+        gauges = StoreGauges(adapters.store, adapters.switches)
+        gauges.watch()
         await stack.enter_async_context(
             beside(
+                readiness.keep_looking(OBSERVE_EVERY_S),
+                gauges.keep_reading(OBSERVE_EVERY_S),
                 sweep_idle_sessions(adapters.store, idle=idle, every=SWEEP_EVERY),
                 follow_outbox(adapters.indexer, adapters.index, adapters.store, worker=_this_process()),
                 reviews.sweep_for_ever(),
                 adapters.switches.keep_reading(worker.switches_read_every_s),
             )
         )
+        if worker.probes_address is not None:
+            await stack.enter_async_context(serving_probes(worker.probes_address, readiness))
         yield
+
+
+def worker_readiness(client: Client, adapters: Adapters) -> Readiness:
+    """What this worker needs to do its work, and how to see whether it is there."""
+    return Readiness(
+        {
+            "temporal": lambda: client.service_client.check_health(timeout=timedelta(seconds=2)),
+            "store": adapters.store.ping,
+            "index": lambda: index_answers(adapters.index),
+            "switches": switches_are_fresh(adapters.switches),
+        }
+    )
 
 
 @asynccontextmanager
@@ -271,13 +298,19 @@ async def serve(settings: Settings) -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    with install_tracing(settings.service_name):
+    worker = settings.worker
+    with ExitStack() as endpoints:
+        readers = []
+        if worker.metrics_address is not None:
+            readers.append(endpoints.enter_context(prometheus_endpoint(worker.metrics_address)))
+        endpoints.enter_context(install_tracing(settings.service_name, readers=readers))
         async with compose(settings) as adapters:
-            client = await open_client()
+            client = await open_client(runtime=core_runtime(worker.temporal_metrics_address))
             async with running(client, adapters, settings):
                 await stop.wait()
 
 
 if __name__ == "__main__":
+    log_as_json()
     asyncio.run(serve(Settings()))
     gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise

@@ -25,8 +25,8 @@ from temporalio.client import Client
 
 from benchmarks.crash_worker import READY, SERVE, Orders
 from retold.cli.embedded import Addresses, embedded_temporal
-from retold.cli.running_stack import core_runtime
 from retold.client import Host, TurnResult, plugins
+from retold.client.runtime import core_runtime
 from retold.contracts.decision import TurnDecision
 from retold.contracts.identity import decision_id, turn_workflow_id
 from retold.contracts.record import RecordType, RecordWrite, RetrievalCategory

@@ -24,8 +24,8 @@ from typing import Any
 
 from temporalio.client import Client
 
-from retold.cli.running_stack import core_runtime
 from retold.client import plugins
+from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.contracts._base import Contract
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig

@@ -52,6 +52,15 @@ class WorkerSettings(Contract):
     """A session that saw no turn for this long has ended: its profile is forgotten."""
     extraction_idle_s: Annotated[int, Field(ge=0)] = 60
     """A session that has ended, or saw no turn for this long, is read for its user's statements. 0: only when asked."""
+    probes_address: str | None = None
+    """`host:port` of /livez and /readyz; None: no probes."""
+    metrics_address: str | None = None
+    """`host:port` where Prometheus asks for Retold's metrics, for sites without a collector."""
+    temporal_metrics_address: str | None = None
+    """`host:port` where Prometheus asks for the Temporal SDK's metrics."""
+    deployment_name: str | None = None
+    """With `build_id`: workers are versioned, and reviews stay with the version that began them."""
+    build_id: str | None = None
     graceful_shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 40
     """How long turns in hand may take to end after SIGTERM. Above the longest stage timeout."""
 

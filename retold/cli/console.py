@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from retold.cli import options
 from retold.cli.failures import CommandError
 from retold.cli.output import readable
-from retold.cli.running_stack import Whereabouts, core_runtime, read_settings
+from retold.cli.running_stack import Whereabouts, read_settings
 from retold.cli.stopping import until_asked_to_stop
 from retold.cli.terminal import out
 from retold.client import open_client
+from retold.client.runtime import core_runtime
 from retold.contracts.refusal import refusal_text
 from retold.settings import ConsoleSettings, Settings
 

@@ -26,9 +26,9 @@ from temporalio.service import GrpcCompression, RPCError
 from retold.cli.data_lock import holding
 from retold.cli.failures import CommandError
 from retold.cli.installation import checkout_root, temporal_binary
-from retold.cli.running_stack import core_runtime
 from retold.client import plugins
 from retold.client.encryption import key_ring_from_environment
+from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.settings import Settings
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,11 +20,11 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
 from retold.cli.failures import CommandError, does_not_answer
 from retold.client import Host, OperationRefusedError, from_failure, open_client
+from retold.client.runtime import core_runtime as core_runtime
 from retold.contracts import names
 from retold.contracts.decision import TurnDecision
 from retold.contracts.operations import (
@@ -81,14 +79,6 @@ def _which_are_wrong(error: ValidationError) -> str:
         variable = "__".join(str(part).upper() for part in detail["loc"])
         lines.append(f"RETOLD_{variable}: {detail['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)
-
-
-@functools.cache
-def core_runtime() -> Runtime:
-    """The SDK's native half, once a process. Its log goes the way of Python's, because by default it is stdout's."""
-    forwarding = LogForwardingConfig(logging.getLogger("temporalio.core"), append_log_fields_to_message=False)
-    shown = TelemetryFilter(core_level="WARN", other_level="ERROR")
-    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=shown, forwarding=forwarding)))
 
 
 @asynccontextmanager

@@ -278,6 +278,35 @@ def test_a_stage_is_switched_off_for_a_tenant_and_on_again(retold: Retold) -> No
     assert "everything is on" in retold("switch", "list").out
 
 
+def test_an_sre_prepares_a_namespace_and_asks_what_is_in_it(retold: Retold, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "made-here")
+    assert retold("temporal", "check").code == 1
+    made = retold("temporal", "set-up", "--retention-days", "2")
+    assert made.code == 0, made.err
+    assert "keeps ended executions 2 days" in retold("temporal", "check").out
+    assert "made-here is there" in retold("temporal", "set-up").out
+
+
+def test_what_ran_so_far_would_go_on_with_this_version(retold: Retold) -> None:
+    gate = retold("replay-gate", "--limit", "40", "--json").json
+    assert gate["broken"] == {}
+    assert gate["replayed"] > 5
+    keys = retold("codec", "keys-in-use", "--json").json
+    assert list(keys["needing"]) == ["(none: in the clear)"]
+
+
+def test_the_schema_is_at_its_newest_and_the_configuration_is_whole(
+    retold: Retold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrated = retold("migrate", "--json").json
+    assert migrated["before"] == migrated["after"] is not None
+    assert retold("config", "check").code == 0
+    monkeypatch.setenv("TEMPORAL_API_KEY", "abc")
+    monkeypatch.setenv("TEMPORAL_TLS", "false")
+    refused = retold("config", "check")
+    assert refused.code == 1 and "would cross the wire readable" in refused.out and "abc" not in refused.out
+
+
 def test_doctor_is_content_with_a_running_stack(retold: Retold) -> None:
     ran = retold("doctor")
     assert ran.code == 0, ran.out
