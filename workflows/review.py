@@ -143,14 +143,18 @@ class ReviewWorkflow:
         timeout = max(due_at - workflow.now(), timedelta(0))
         try:
             await workflow.wait_condition(
-                lambda: self._outcome is not None or self._asked_to_look,
+                lambda: (
+                    self._outcome is not None
+                    or self._asked_to_look
+                    or workflow.info().is_continue_as_new_suggested()  # refused decisions make a history long, too
+                ),
                 timeout=timeout,
                 timeout_summary=f"{step.value} is due",
             )
         except TimeoutError:
             await self._take(step)
             return
-        if self._outcome is None:
+        if self._outcome is None and self._asked_to_look:
             await self._take(ReviewStep.LOOK)
 
     def _next_step(self) -> tuple[datetime, ReviewStep]:

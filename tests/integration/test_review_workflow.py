@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.common import RawValue, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
 
 from retold.client import (
     AlreadyResolvedError,
@@ -29,6 +31,7 @@ from retold.client import (
     StaleReviewError,
     UnknownResolutionError,
     UnknownReviewError,
+    plugins,
     register_review_attributes,
 )
 from retold.contracts import names
@@ -39,9 +42,11 @@ from retold.contracts.review import (
     ReviewItem,
     ReviewOutcome,
     ReviewStatus,
+    ReviewStep,
 )
 from retold.credentials import ReviewerCredential
 from retold.policy.limits import utc_now
+from tests.conftest import TEMPORAL
 from tests.integration.reviewing import Desk, eventually, review_desk
 from tests.unit.store.review_items import SAID, SPAN, decision
 
@@ -243,6 +248,41 @@ async def test_a_sweep_starts_what_a_crash_left_behind_and_lets_deferred_items_i
         # Terminated by an operator: the row is still the truth, and a decision still counts.
         await desk.handle(items[1]).terminate()
         assert (await desk.reviews.send(decision(rita, items[1]))).status is ReviewStatus.PROMOTED
+
+
+async def test_an_item_that_many_knock_at_goes_on_in_a_new_run_and_loses_no_decision(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    environment = await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(TEMPORAL),
+        # A history is long after so many events.
+        dev_server_extra_args=["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=100"],
+        dev_server_log_level="error",
+        plugins=plugins(),
+    )
+    async with environment, review_desk(environment.client, tmp_path) as desk, desk.worker():
+        review, rita = await desk.opened(), await desk.queue.reviewer()
+        await desk.store.reviews.step(review.review_id, ReviewStep.REMIND, utc_now())
+        first = (await desk.handle(review).describe()).run_id
+        eve = ReviewerCredential.issue("rita")
+        for number in range(12):
+            forged = [decision(eve, review, reason=f"{number}/{at}") for at in range(3)]
+            answers = await asyncio.gather(*(desk.reviews.send(each) for each in forged), return_exceptions=True)
+            assert {type(answer) for answer in answers} == {NotAReviewerError}
+
+        async def in_a_new_run() -> bool:
+            return (await desk.handle(review).describe()).run_id != first
+
+        await eventually(in_a_new_run)
+        assert await refusals(desk, review) == 36
+
+        async def knows_what_was_done_before() -> bool:
+            return (await desk.reviews.state(review.review_id)).reminded
+
+        await eventually(knows_what_was_done_before)
+        outcome = await desk.reviews.send(decision(rita, review))
+        assert await desk.outcome(review) == outcome
+        await desk.replays(review)
 
 
 async def test_a_missing_search_attribute_wedges_nothing(
