@@ -31,7 +31,6 @@ class RecordingActivities:
 
     @activity.defn(name=names.RECORD_TURN_LATE)
     async def record_turn_late(self, record: TurnRecord) -> None:
-        """Write it, whatever the breaker thinks: this is the attempt that finds out whether the store is back."""
         with turn_span(RECORD_SPAN):
             async with heartbeating():
-                await self.recorder.store.record_turn(record)
+                await self.recorder.record_late(record)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from retold.contracts.decision import TurnRecord
+from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.disposition import UNANSWERED
 from retold.contracts.recording import RecordResult
 from retold.contracts.stages import StoredAnswer
@@ -77,10 +77,15 @@ class CircuitBreaker:
 
 @dataclass
 class TurnRecorder:
-    """Tries to record within a limit. What it could not write is the driver's to write later."""
+    """Tries to record within a limit. What it could not write is the driver's to write later.
+
+    Args:
+        counted: told of every decision that came on record just now, and whether its answer had left before.
+    """
 
     store: TurnStore
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+    counted: Callable[[TurnDecision, bool], None] = lambda decision, late: None
 
     async def try_record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
         """Whether it is on record now; otherwise why not: breaker open, limit passed, or the error's type."""
@@ -95,6 +100,8 @@ class TurnRecorder:
             self.breaker.failed()
             return RecordResult(written=False, why_not=type(error).__name__)
         self.breaker.succeeded()
+        if earlier is None:
+            self.counted(record.decision, False)
         return RecordResult(written=True, earlier=earlier)
 
     async def record(self, record: TurnRecord, limit_ms: float, later: LateRecords) -> RecordResult:
@@ -109,6 +116,15 @@ class TurnRecorder:
                 _logger.warning("a record could not be handed over (%s), trying again", type(error).__name__)
                 await asyncio.sleep(ASKED_AGAIN_AFTER_S)
         return recorded
+
+    async def record_late(self, record: TurnRecord) -> None:
+        """Write it, whatever the breaker thinks: this is the attempt that finds out whether the store is back.
+
+        Raises:
+            Exception: whatever the store raises; ask again.
+        """
+        if await self.store.record_turn(record) is None:
+            self.counted(record.decision, True)
 
     async def record_until_written(self, record: TurnRecord, *, first_wait_ms: float = 200.0) -> None:
         """Retry for as long as it takes, with waits doubling up to 10 s. For drivers without a durable queue."""

@@ -248,7 +248,7 @@ WORKER_READY = Instrument(
 INSTRUMENTS: Sequence[Instrument] = tuple(value for value in globals().values() if isinstance(value, Instrument))
 
 
-def observe_turn(decision: TurnDecision, *, late: bool = False) -> None:
+def observe_turn(decision: TurnDecision, late: bool = False) -> None:
     """Count one turn whose record was just written.
 
     Args:

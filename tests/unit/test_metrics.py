@@ -14,6 +14,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from retold.contracts.stages import Stage
 from retold.policy.blocking import BlockingPool
+from retold.policy.recording import TurnRecorder
 from retold.telemetry import metrics as instruments
 from retold.telemetry.metrics import INSTRUMENTS
 from tests.cases import CASES, SERVED, Case
@@ -74,6 +75,22 @@ async def test_added_latency_counts_from_the_draft_and_keeps_turns_with_gaps_apa
     assert _points(reader, "retold.turn.recorded_late") == [({}, 2)]
     tokens = {attributes["stage"] for attributes, _ in _points(reader, "retold.model.tokens")}
     assert tokens <= {stage.value for stage in Stage}
+
+
+async def test_a_turn_is_counted_when_it_comes_on_record_and_not_before(reader: InMemoryMetricReader) -> None:
+    stack = scripted(SERVED)
+    counted: list[bool] = []
+    recorder = TurnRecorder(stack.store, counted=lambda _, late: counted.append(late))
+    await play(stack, recorder)
+    assert counted == [False]
+    (record,) = stack.store.written.values()
+    away = scripted(SERVED.but(record=Step(ConnectionError("away"))))
+    assert not (await TurnRecorder(away.store, counted=lambda *_: counted.append(True)).try_record(record, 50)).written
+    assert counted == [False], "what is not on record is not counted"
+    fresh = scripted(SERVED)
+    late = TurnRecorder(fresh.store, counted=lambda _, late: counted.append(late))
+    await late.record_late(record)
+    assert counted == [False, True]
 
 
 def test_names_are_unique_and_spelled_alike() -> None:
