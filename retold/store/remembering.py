@@ -26,8 +26,9 @@ def remember(changes: Changes, writes: Sequence[RecordWrite], manner: Manner) ->
         except RefusedWriteError as error:
             written.append(error)
     effects = settling.run()
+    again = _done_before(changes, written, effects, manner)
     changes.close()
-    return _report(changes, written, effects, manner)
+    return _report(written, again, effects)
 
 
 def report(rows: Iterable[RecordRow], effects: Effects, changed: Iterable[RecordId]) -> LifecycleReport:
@@ -45,13 +46,8 @@ def ref_of(row: RecordRow) -> RecordRef:
 
 
 def _report(
-    changes: Changes,
-    written: Sequence[tuple[RecordRow, bool] | RefusedWriteError],
-    effects: Effects,
-    manner: Manner,
+    written: Sequence[tuple[RecordRow, bool] | RefusedWriteError], again: set[RecordId], effects: Effects
 ) -> LifecycleReport:
-    unchanged = {row.id: row for row, new in (w for w in written if not isinstance(w, RefusedWriteError)) if not new}
-    again = _done_before(changes, unchanged, effects, manner)
     outcomes = []
     for index, line in enumerate(written):
         if isinstance(line, RefusedWriteError):
@@ -64,9 +60,13 @@ def _report(
 
 
 def _done_before(
-    changes: Changes, unchanged: dict[RecordId, RecordRow], effects: Effects, manner: Manner
+    changes: Changes,
+    written: Sequence[tuple[RecordRow, bool] | RefusedWriteError],
+    effects: Effects,
+    manner: Manner,
 ) -> set[RecordId]:
     """Of what is there already, what this very call has written: its first answer was lost, and it is asked again."""
+    unchanged = {row.id: row for row, new in (w for w in written if not isinstance(w, RefusedWriteError)) if not new}
     if not unchanged:
         return set()
     again = changes.done_before(unchanged.keys(), manner.ways)

@@ -68,6 +68,7 @@ class Settling:
         self._changes = changes
         self._due: dict[Slot, None] = {}
         self._gone: list[RecordId] = []
+        self._settled: set[RecordId] = set()
         self.effects = Effects()
 
     def changed(self, row: RecordRow) -> None:
@@ -145,6 +146,7 @@ class Settling:
 
     def _settle(self, rows: Sequence[RecordRow]) -> None:
         by_id = {row.id: row for row in rows}
+        self._settled |= by_id.keys()
         if len(rows) == 1 and rows[0].suspended_by is None and not rows[0].conflicts_with:
             return  # nothing beside it, now or before
         settled = settle([claim_of(row) for row in rows], self._changes.at)
@@ -209,11 +211,13 @@ class Settling:
             _set_conflicts(row, ())
 
     def _end_what_the_gone_suspended(self) -> None:
+        """Of what was not just settled: somebody had said that the two disagree."""
         if not self._gone:
             return
         self._changes.session.flush()
         for row in self._changes.rows(col(RecordRow.suspended_by).in_(self._gone)):
-            self._resume(row)
+            if row.id not in self._settled:
+                self._resume(row)
 
     def _resume(self, row: RecordRow) -> None:
         cause = str(row.suspended_by)
