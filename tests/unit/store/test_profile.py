@@ -272,7 +272,7 @@ DELIMITERS = st.text("0123456789abcdef", min_size=8, max_size=16)
 
 @given(st.lists(st.text(), min_size=1, max_size=3), DELIMITERS)
 def test_any_texts_make_one_visible_line_each_and_can_be_taken_out_one_by_one(texts: list[str], delimiter: str) -> None:
-    profiles = ProfileAssembler(None, new_delimiter=lambda: delimiter)  # type: ignore[arg-type]
+    profiles = ProfileAssembler(None, token_budget=100_000, new_delimiter=lambda: delimiter)  # type: ignore[arg-type]
     records = [
         as_record(record_row(f"r{number}", text="x", created_at=NOON - number * DAY)).model_copy(update={"text": text})
         for number, text in enumerate(texts)
