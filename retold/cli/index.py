@@ -26,7 +26,7 @@ from retold.contracts.indexing import (
 )
 
 WITHIN = timedelta(days=2)
-"""A comparison of a million records takes about an hour, building them anew as long as their embedding takes."""
+"""A comparison takes minutes for a million records, building them anew as long as their embedding takes."""
 
 ResultT = TypeVar("ResultT")
 

@@ -8,12 +8,18 @@ import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHandle
 
-from retold.contracts.indexing import GenerationRole
+from retold.contracts import names
+from retold.contracts.indexing import Difference, GenerationRole, ReconcileInput, ReconcileReport
 from retold.contracts.record import RecordStatus
 from retold.index.edge_home import EdgeHome
+from retold.index.points import point_id
 from retold.store.engine import open_engine
 from retold.store.store import Store
 from tests.integration.index.dying_writer import NEW, OLD
@@ -116,3 +122,53 @@ async def test_kills_while_the_index_is_built_anew_leave_the_old_or_the_new_one_
         assert (await running.live.generations())[0].role is GenerationRole.SERVING
         await check_nothing_lost_or_doubled(running, committed, 0)
     await store.close()
+
+
+@pytest.mark.timeout(180)
+async def test_a_comparison_goes_on_where_a_killed_worker_left_it(directory: Path, client: Client) -> None:
+    """Every record and point is counted once, although the worker that counted the first ones was killed."""
+    store = Store(open_engine(f"sqlite:///{directory / 'retold.db'}"))
+    async with worker(store, EdgeHome(directory / "index"), [OLD]) as running:
+        ids = await running.import_texts(*(f"Fact number {n}" for n in range(60)))
+        await running.indexer.drain()
+        await running.live.delete_points([point_id(ids[0]), point_id(ids[59])])
+    await store.close()
+
+    queue = f"dying-{uuid4()}"
+    first = await _operator(directory, client, queue)
+    comparing = await client.start_workflow(
+        names.RECONCILE_INDEX_WORKFLOW,
+        ReconcileInput(),
+        id=f"index-{uuid4()}",
+        task_queue=queue,
+        result_type=ReconcileReport,
+    )
+    while (steps := await _steps_completed(comparing)) < 2:
+        await asyncio.sleep(0.1)
+    await _kill(first)
+    second = await _operator(directory, client, queue)
+    report = await comparing.result()
+    await _kill(second)
+
+    assert (report.records, report.indexed, report.points) == (60, 60, 58)
+    assert report.differences == {Difference.MISSING: 2}
+    scheduled = [each async for each in comparing.fetch_history_events() if each.event_type == STEP_SCHEDULED]
+    assert len(scheduled) == 8 + 1, f"60 records in steps of 8 and one of points; {steps} were done before the kill"
+
+
+STEP_SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+
+
+async def _operator(directory: Path, client: Client, queue: str) -> Process:
+    address = client.service_client.config.target_host
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.integration.index.dying_operator", str(directory), address, queue, stdout=PIPE
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    return process
+
+
+async def _steps_completed(handle: WorkflowHandle[Any, Any]) -> int:
+    kinds = [each.event_type async for each in handle.fetch_history_events()]
+    return kinds.count(EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
