@@ -18,6 +18,7 @@ from retold.index.generations import LiveIndex, RebuildRefusedError
 from retold.index.indexer import Indexer
 from retold.index.port import IndexUnavailableError
 from retold.index.reconciling import Reconciler
+from retold.store.engine import StoreUnavailableError
 from retold.store.index_ledger import IndexLedger
 
 
@@ -81,3 +82,5 @@ async def _said() -> AsyncIterator[None]:
         raise refused(str(error)) from error
     except IndexUnavailableError as error:
         raise ApplicationError(f"the index does not answer: {error}", type=names.OPERATION_REFUSED) from error
+    except StoreUnavailableError as error:
+        raise ApplicationError(f"the store does not answer: {error}", type=names.OPERATION_REFUSED) from error
