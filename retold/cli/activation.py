@@ -60,7 +60,7 @@ def show_activation(
         write_json(view)
         return
     console = out()
-    for label, value in _lines(view):
+    for label, value in activation_lines(view):
         console.print(readable(console, f"{label:<10} {' '.join(value.split())}"), markup=False)
 
 
@@ -93,7 +93,8 @@ def _read(report: ExtractReport) -> list[str]:
     return lines
 
 
-def _lines(view: ActivationView) -> list[tuple[str, str]]:
+def activation_lines(view: ActivationView) -> list[tuple[str, str]]:
+    """What there is to say about a record's activation, each with its label."""
     lines = [
         ("record", f"{view.record.id}, version {view.record.version}, {view.status.value}"),
         ("says", view.text),
