@@ -6,13 +6,68 @@ from collections.abc import Sequence
 
 from retold.contracts.activation import ActivationOutcome, ActivationReason, VerifiedEvidence
 from retold.contracts.extraction import OwnTurn
+from retold.policy.activation.claims import Claims, claims_of
+from retold.policy.activation.instruction import Instruction, is_bare, read_instruction
+from retold.policy.activation.reading import Reading, read
+
+EARLIER_TURNS_READ = 50
+"""Own turns before and after the evidence that are read for contradiction; a session's, not a life's."""
+
+Judgement = tuple[ActivationOutcome, ActivationReason]
+
+_NARROWS = (ActivationReason.TEMPORARY_PREFERENCE, ActivationReason.SCOPED_PREFERENCE)
 
 
-def judge_statement(
-    record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
-) -> tuple[ActivationOutcome, ActivationReason]:
-    """Promote only what is plainly a standing response instruction in a language with a reviewed word list."""
+def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]) -> Judgement:
+    """Promote only what is plainly a standing response instruction in a language with a reviewed word list.
+
+    A statement that holds only for a while or only somewhere is conditional; every other doubt goes to review.
+    """
     said = next((turn for turn in turns if turn.turn_ref == evidence.turn_ref), None)
     if said is None or said.text[evidence.start : evidence.end] != evidence.span:
         return ActivationOutcome.CONDITIONAL, ActivationReason.NO_HOST_VERIFIED_EVIDENCE
-    return ActivationOutcome.REVIEW, ActivationReason.LANGUAGE_NOT_REVIEWED
+    reading = read(said.text)
+    if not reading.is_own(evidence.start, evidence.end):
+        return ActivationOutcome.REVIEW, ActivationReason.QUOTED
+    instructions = [read_instruction(reading, each) for each in reading.overlapping(evidence.start, evidence.end)]
+    doubts = [doubt for each in instructions for doubt in each.doubts]
+    if ActivationReason.LANGUAGE_NOT_REVIEWED in doubts:
+        return ActivationOutcome.REVIEW, ActivationReason.LANGUAGE_NOT_REVIEWED
+    if doubts:
+        worst = next((doubt for doubt in doubts if doubt not in _NARROWS), doubts[0])
+        return (ActivationOutcome.CONDITIONAL if worst in _NARROWS else ActivationOutcome.REVIEW), worst
+    claims = claims_of(each.sentence for each in instructions)
+    if claims_of(read(record_text).sentences).contradicts(claims):
+        return ActivationOutcome.REVIEW, ActivationReason.NEGATED
+    if (elsewhere := _said_elsewhere(claims, instructions, reading, said, turns)) is not None:
+        return ActivationOutcome.REVIEW, elsewhere
+    plain = [each for each in instructions if each.plain]
+    if not plain:
+        return ActivationOutcome.REVIEW, ActivationReason.NOT_PLAINLY_STANDING
+    if all(is_bare(reading, each) for each in plain):
+        return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_BROAD_PREFERENCE
+    return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_GLOBAL_DEFAULT
+
+
+def _said_elsewhere(
+    claims: Claims, core: list[Instruction], reading: Reading, said: OwnTurn, turns: Sequence[OwnTurn]
+) -> ActivationReason | None:
+    """Whether the user took it back later, or says something else at another place."""
+    at = turns.index(said)
+    for other in turns[at + 1 : at + 1 + EARLIER_TURNS_READ]:
+        if any(sentence.has("takeback", "not_asked") for sentence in read(other.text).sentences):
+            return ActivationReason.RETRACTED
+    spoken = {id(each.sentence) for each in core}
+    near = [said, *turns[max(0, at - EARLIER_TURNS_READ) : at], *turns[at + 1 : at + 1 + EARLIER_TURNS_READ]]
+    for turn in near:
+        there = reading if turn is said else read(turn.text)
+        for sentence in there.sentences:
+            if id(sentence) in spoken:
+                continue
+            other_instruction = read_instruction(there, sentence)
+            if other_instruction.directed and claims_of([sentence]).contradicts(claims):
+                return ActivationReason.CONTRADICTED
+    for before in turns[max(0, at - 3) : at]:
+        if any(sentence.has("roleplay") for sentence in read(before.text).sentences):
+            return ActivationReason.HYPOTHETICAL
+    return None

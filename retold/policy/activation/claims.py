@@ -1,0 +1,111 @@
+"""What a statement asks for, in terms that can be compared across wordings and languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from retold.policy.activation.reading import Clause, Sentence
+
+# Two names of one axis; the second means less of the first.
+_OPPOSITES = {
+    "long": "short",
+    "casual": "formal",
+    "jargon": "plain",
+    "flattery": "direct",
+    "prose": "bullets",
+    "beginner": "expert",
+}
+_NO_AXIS = frozenset({"tone", "layout", "options"})
+"""Too many different things under one name to tell agreement from disagreement by their sign."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    axes: frozenset[tuple[str, int]] = frozenset()
+    """(axis, +1 or -1): ("short", 1) is asked for by "be brief" and by "no long answers"."""
+    languages: frozenset[tuple[str, int]] = frozenset()
+    needs: frozenset[str] = frozenset()
+    """Accessibility needs that are named."""
+    loose: frozenset[str] = frozenset()
+    """Things named whose sign says little: tone, layout."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.axes or self.languages or self.needs or self.loose)
+
+    @property
+    def wanted_languages(self) -> frozenset[str]:
+        return frozenset(code for code, sign in self.languages if sign > 0)
+
+    def contradicts(self, other: Claims) -> bool:
+        """The two ask for opposite things, or for different response languages."""
+        if any((axis, -sign) in other.axes for axis, sign in self.axes):
+            return True
+        if any((code, -sign) in other.languages for code, sign in self.languages):
+            return True
+        mine, theirs = self.wanted_languages, other.wanted_languages
+        return bool(mine and theirs and not (mine <= theirs or theirs <= mine))
+
+    def supports(self, other: Claims) -> bool:
+        """This statement says what `other` says: something in common, nothing against it, the same languages."""
+        if self.contradicts(other):
+            return False
+        if other.languages and not other.languages <= self.languages:
+            return False
+        if self.languages and not other.languages and not (self.axes & other.axes or self.needs & other.needs):
+            return False
+        return bool(
+            self.axes & other.axes
+            or self.languages & other.languages
+            or self.needs & other.needs
+            or self.loose & other.loose
+        )
+
+
+def claims_of(sentences: Iterable[Sentence]) -> Claims:
+    """Everything the sentences ask for, outside "even if I ...": the sign is told clause by clause."""
+    axes: set[tuple[str, int]] = set()
+    languages: set[tuple[str, int]] = set()
+    needs: set[str] = set()
+    loose: set[str] = set()
+    for sentence in sentences:
+        for clause in spoken_clauses(sentence):
+            sign = -1 if clause.has("not") else 1
+            for one in clause.found:
+                if one.list == "style" and one.key in _NO_AXIS:
+                    loose.add(one.key)
+                elif one.list == "style":
+                    axes.add((_OPPOSITES.get(one.key, one.key), -sign if one.key in _OPPOSITES else sign))
+                elif one.list == "languages":
+                    languages.add((one.key, sign))
+                    languages.add((one.key.partition("-")[0], sign))
+                elif one.list == "access":
+                    needs.add(one.key)
+    return Claims(frozenset(axes), frozenset(languages), frozenset(needs), frozenset(loose))
+
+
+def spoken_clauses(sentence: Sentence) -> list[Clause]:
+    """The clauses, each without what "even if I write English" covers: that is no part of what is asked for."""
+    clauses = []
+    for clause in sentence.clauses:
+        starts = [one.start for one in clause.found if one.list == "concessive"]
+        if not starts:
+            clauses.append(clause)
+            continue
+        first = min(starts)
+        kept = tuple(one for one in clause.found if one.end <= first)
+        if _verb_last(sentence):
+            # "... diye yazsam da": the concession may come before its conjunction, so all before it goes instead.
+            after = max(one.end for one in clause.found if one.list == "concessive")
+            kept = tuple(one for one in clause.found if one.start >= after)
+        if kept:
+            clauses.append(Clause(clause.start, clause.end, kept, clause.words, ()))
+    return clauses
+
+
+_VERB_LAST = frozenset({"tr", "ja", "ko", "ta", "te", "hu", "bn"})
+
+
+def _verb_last(sentence: Sentence) -> bool:
+    return sentence.language in _VERB_LAST
