@@ -60,13 +60,16 @@ async def sweep_unread_sessions(
 async def sweep_due_records(
     store: Store, evaluate: Callable[[Principal, Sequence[RecordId]], Awaitable[None]], *, every: timedelta
 ) -> None:
-    """Have records evaluated whose time has come, until cancelled.
+    """Settle records whose time came or went, and have those evaluated that are due for it, until cancelled.
 
     Args:
         evaluate: starts the evaluation of at most 200 records of one principal. It does not wait for its end.
     """
     while True:
         try:
+            for principal, ids in (await store.lifecycle.settle_due(utc_now(), limit=BATCH)).items():
+                for start in range(0, len(ids), ACTIVATION_BATCH_MAX):
+                    await evaluate(principal, ids[start : start + ACTIVATION_BATCH_MAX])
             for principal, ids in (await store.activations.due(utc_now(), limit=BATCH)).items():
                 await evaluate(principal, ids[:ACTIVATION_BATCH_MAX])
         except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
