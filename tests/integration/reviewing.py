@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -118,13 +117,3 @@ async def eventually(holds: Callable[[], Any], within_s: float = WITHIN_S) -> No
             if found:
                 return
             await asyncio.sleep(0.05)
-
-
-def seconds(number: float) -> dict[str, float]:
-    """Settings under which an item's whole life takes seconds: reminder, escalation, expiry."""
-    hour = number / 3600
-    return {
-        "remind_after_hours": hour,
-        "escalate_after_hours": 2 * hour,
-        "lives_for_days": timedelta(seconds=number * 4) / timedelta(days=1),
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -53,6 +52,7 @@ class Queue:
         reason: ActivationReason = ActivationReason.LOW_CONFIDENCE,
         bound: int = BOUND,
         at: datetime | None = None,
+        lives_for: timedelta = LIVES,
     ) -> Review:
         """A confirmed record with its evidence, under review."""
         self.numbered += 1
@@ -68,7 +68,7 @@ class Queue:
             owner=OWNER,
             bound=bound,
             at=at or self.now,
-            lives_for=LIVES,
+            lives_for=lives_for,
             language="en",
         )
 
@@ -85,9 +85,6 @@ class Queue:
         events = await self.store.audit_events(review.principal, limit=1_000)
         about = {review.review_id, review.record.id}
         return [event.event for event in events if event.subject_id in about]
-
-
-Said = Callable[..., Awaitable[object]]
 
 
 def sent(decision: ReviewDecision, review: Review, sent_as: str = "once", via: str = "resolve") -> SentDecision:
