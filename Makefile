@@ -80,6 +80,7 @@ train: $(VENV)/installed
 
 histories: $(VENV)/installed
 	$(BIN)/python -m tests.replay.record_histories
+	$(BIN)/python -m tests.replay.record_review_histories
 
 clean:
 	rm -rf $(VENV) build .retold
