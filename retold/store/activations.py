@@ -117,7 +117,9 @@ def due(session: Session, at: datetime, limit: int) -> Mapping[Principal, Sequen
         col(ActivationRow.reason) == ActivationReason.NOT_YET_VALID.value, col(RecordRow.valid_from) <= at
     )
     suspended = and_(
-        col(ActivationRow.reason) == ActivationReason.SUSPENDED.value, col(RecordRow.suspended_until) <= at
+        col(ActivationRow.reason) == ActivationReason.SUSPENDED.value,
+        # None: the suspension was ended, and whoever ended it could not have the record evaluated.
+        or_(col(RecordRow.suspended_until) <= at, col(RecordRow.suspended_by).is_(None)),
     )
     found: dict[Principal, list[RecordId]] = {}
     for tenant, user, record_id in session.execute(

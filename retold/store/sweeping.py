@@ -67,9 +67,9 @@ async def sweep_due_records(
     """
     while True:
         try:
-            for principal, ids in (await store.lifecycle.settle_due(utc_now(), limit=BATCH)).items():
-                for start in range(0, len(ids), ACTIVATION_BATCH_MAX):
-                    await evaluate(principal, ids[start : start + ACTIVATION_BATCH_MAX])
+            for principal, settled in (await store.lifecycle.settle_due(utc_now(), limit=BATCH)).items():
+                for start in range(0, len(settled), ACTIVATION_BATCH_MAX):
+                    await evaluate(principal, settled[start : start + ACTIVATION_BATCH_MAX])
             for principal, ids in (await store.activations.due(utc_now(), limit=BATCH)).items():
                 await evaluate(principal, ids[:ACTIVATION_BATCH_MAX])
         except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
