@@ -16,8 +16,8 @@ from retold.contracts.decision import TurnRecord
 from retold.contracts.stages import StoredAnswer
 from retold.policy.recording import answer_of
 
-BEGINS_AFTER = timedelta(seconds=1)
-"""A store that was slow just now still is, and workers have turns to answer."""
+BEGINS_AFTER = timedelta(seconds=2)
+"""As long as the breaker stays open: a store that was slow just now still is, and workers have turns to answer."""
 TAKEN_WITHIN = timedelta(seconds=2)
 
 

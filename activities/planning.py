@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,5 +32,5 @@ class PlanningActivities:
     @activity.defn(name=names.HOLD_DEADLINE)
     async def hold_deadline(self, limit: Limit) -> None:
         """Return when the limit has passed: a sleep here is milliseconds late, a server-side timer up to a second."""
-        async with heartbeating():
+        async with heartbeating() if activity.info().heartbeat_timeout else contextlib.nullcontext():
             await asyncio.sleep(max(0.0, left_ms(limit)) / 1000)

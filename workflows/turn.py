@@ -61,6 +61,8 @@ BACKSTOP = timedelta(milliseconds=500)
 """Stages enforce their own limits; a server-side timeout is only there for a worker that cannot any more."""
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=1)
+SHORT_DEADLINE_MS = 1_000
+"""Up to here a deadline does without heartbeats: they would not tell of its worker's death before its own timeout."""
 OPEN_LIMIT = timedelta(seconds=10)
 """Above the longest profile timeout there can be, which `open` enforces itself."""
 TURN_LIMIT = timedelta(hours=1)
@@ -320,10 +322,13 @@ class _TemporalStages:
                 retry_policy=RetryPolicy(maximum_attempts=1),
                 cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
             )
-        return asyncio.create_task(_regular(name, stage, until, result_type, attempts))
+        beating = name != names.HOLD_DEADLINE or limit.limit_ms > SHORT_DEADLINE_MS
+        return asyncio.create_task(_regular(name, stage, until, result_type, attempts, beating))
 
 
-async def _regular(name: str, stage: BaseModel, until: timedelta, result_type: type[Any], attempts: int) -> Any:
+async def _regular(
+    name: str, stage: BaseModel, until: timedelta, result_type: type[Any], attempts: int, beating: bool
+) -> Any:
     """A regular stage, started again when its worker is gone.
 
     Started here and not by the server's retry: news of the loss, like a result, waits about a second in the dead
@@ -336,7 +341,7 @@ async def _regular(name: str, stage: BaseModel, until: timedelta, result_type: t
                 stage,
                 result_type=result_type,
                 start_to_close_timeout=until,
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                heartbeat_timeout=HEARTBEAT_TIMEOUT if beating else None,
                 retry_policy=RetryPolicy(maximum_attempts=1),
                 cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
             )
