@@ -28,7 +28,7 @@ from retold.policy.activation.ports import Extractor
 from retold.policy.activation.statement import judge_statement
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
-from retold.policy.own_words import repeats
+from retold.policy.own_words import BLANK, repeats
 from retold.policy.ports import Embedder
 
 _NOT_MEANT = (
@@ -181,7 +181,7 @@ def refusal(proposal: ProposedRecord, turn: OwnTurn | None, remembered: Collecti
     """
     if turn is None:
         return "unknown_turn"
-    if not proposal.span.strip() or proposal.span not in turn.text:
+    if BLANK in proposal.span or not proposal.span.strip() or proposal.span not in turn.text:
         return "span_not_in_own_turn"
     if repeats(proposal.span, remembered):
         return "repeats_memory"  # as it is remembered already, nothing is lost

@@ -12,6 +12,9 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+BLANK = "\ufffc"
+"""Stands where somebody else's words were."""
+
 REPEATED_MIN_BYTES = 24
 """Of letters and digits in UTF-8: eight Chinese characters, twelve Cyrillic letters, twenty-four Latin ones. Shorter
 sentences are anybody's: repeating one is not quoting."""
@@ -47,6 +50,11 @@ def own_words(text: str, heard: Sequence[Heard] = ()) -> str:
         return text
     text = _SENTENCE.sub(lambda sentence: _unless_part(sentence[0], heard), text)
     return _without_quotations(text, {said for each in heard for said in each.sentences})
+
+
+def says_something(own: str) -> bool:
+    """Whether anything of a turn is the user's own."""
+    return bool(own.replace(BLANK, "").strip())
 
 
 def repeats(span: str, texts: Collection[str]) -> bool:
@@ -95,4 +103,6 @@ def _is_long(plain_text: str) -> bool:
 
 
 def _blank(text: str) -> str:
-    return "".join("\n" if char == "\n" else " " for char in text)
+    """As long, with a mark at either end: words on both sides of it do not belong together."""
+    inner = "".join("\n" if char == "\n" else " " for char in text[1:-1])
+    return BLANK + inner + BLANK if len(text) > 1 else BLANK * len(text)

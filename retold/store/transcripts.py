@@ -19,7 +19,7 @@ from retold.contracts.lifecycle import LifecycleReport
 from retold.contracts.record import ACTIVE_STATUSES, RecordStatus, RecordWrite, Source
 from retold.contracts.turn import Principal
 from retold.policy.extraction import Accepted, Kept, UnreadTurns
-from retold.policy.own_words import Heard, own_words, plain
+from retold.policy.own_words import Heard, own_words, plain, says_something
 from retold.store.changes import Changes, random_id
 from retold.store.engine import Transactions
 from retold.store.records import owned_by
@@ -255,7 +255,7 @@ def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow])
     for row in rows:
         earlier = [said for at, said in heard.get(row.session_id, ()) if at < row.at]
         text = own_words(row.text, earlier)
-        if text.strip():
+        if says_something(text):
             turns.append(
                 OwnTurn(session_id=row.session_id, turn_id=row.turn_id, turn_ref=row.id, text=text, said_at=row.at)
             )

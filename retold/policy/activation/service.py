@@ -29,6 +29,7 @@ from retold.policy.activation.ports import CategoryPolicy, RetrievalCategoryPoli
 from retold.policy.activation.rules import decide_activation, eligibility
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
+from retold.policy.own_words import BLANK
 from retold.policy.ports import Embedder
 
 PRINCIPAL_SUBJECT = "user"
@@ -171,6 +172,8 @@ class ActivationService:
         if eligible:
             turns = await self.book.own_turns(record)
             evidence = await find_evidence(record, turns, self.embedder)
+        if evidence is not None and BLANK in evidence.span:
+            evidence = None  # somebody else's words stand in the middle of it
         if evidence is not None:
             category, failure = await self._propose(record, evidence, turns)
         outcome, reason = decide_activation(

@@ -17,7 +17,7 @@ from retold.contracts.record import MemoryRecord, RecordStatus, RecordWrite, Sou
 from retold.contracts.turn import Principal
 from retold.policy.blocking import BlockingPool
 from retold.policy.extraction import ExtractionService, Round
-from retold.policy.own_words import Heard, _letters, own_words, plain, repeats
+from retold.policy.own_words import BLANK, Heard, _letters, own_words, plain, repeats
 from retold.policy.ports import MalformedReplyError, RefusedByProviderError
 from retold.store.store import Store
 from retold.store.sweeping import sweep_unread_sessions
@@ -30,10 +30,9 @@ Propose = Callable[[Sequence[OwnTurn]], Sequence[ProposedRecord]]
 
 
 def whole_turns(turns: Sequence[OwnTurn]) -> Sequence[ProposedRecord]:
-    """Everything that was said, as it was said."""
-    return [
-        ProposedRecord(text=turn.text.strip(), turn_ref=turn.turn_ref, span=turn.text.strip()) for turn in turns[:32]
-    ]
+    """Everything that was said, as it was said, up to where somebody else's words stand."""
+    said = [(turn, turn.text.split(BLANK)[0].strip()) for turn in turns[:32]]
+    return [ProposedRecord(text=text, turn_ref=turn.turn_ref, span=text) for turn, text in said if text]
 
 
 @dataclass
@@ -302,8 +301,8 @@ async def test_the_sweep_starts_what_is_due_and_leaves_what_stays_due_alone_for_
 def test_blanking_keeps_every_offset_and_adds_no_word(text: str, said: list[str]) -> None:
     own = own_words(text, [Heard.of(each) for each in said])
     assert len(own) == len(text)
-    assert all(kept in (char, " ", "\n") for kept, char in zip(own, text, strict=True))
-    if text.strip() and own_words(text, [Heard.of(text)]).strip():
+    assert all(kept in (char, " ", "\n", BLANK) for kept, char in zip(own, text, strict=True))
+    if text.strip():
         assert own_words(own, [Heard.of(text)]) == own_words(text, [Heard.of(text)])
 
 
