@@ -128,7 +128,7 @@ class ReviewWorkflow:
                 decision=decision,
                 sent_as=sent_as[:128],
                 via=via,
-                problem=problem[:300],
+                problem=problem,
             )
         )
         if answer.outcome is not None:
@@ -247,4 +247,5 @@ def _read(argument: RawValue | None) -> tuple[ReviewDecision | None, str]:
     try:
         return accepted(ReviewDecision, argument), ""
     except ApplicationError as refusal:
-        return None, refusal.message
+        # It may name fields as the sender called them: nothing that a database could not keep.
+        return None, refusal.message.encode("ascii", "backslashreplace").decode().replace("\x00", "\\0")[:300]

@@ -7,15 +7,20 @@ import json
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from retold.contracts._base import Contract, Name, RecordText, UtcTime
+from retold.contracts._base import Contract, Name, RecordText, UtcTime, _storable
 from retold.contracts.activation import ActivationCategory, ActivationOutcome, ActivationReason, VerifiedEvidence
 from retold.contracts.record import RecordRef
 from retold.contracts.turn import Principal
 
 REVIEW_REASON_MAX_CHARS = 500
 DEFAULT_BACKLOG_BOUND = 500
+
+
+ReviewReason = Annotated[str, Field(max_length=REVIEW_REASON_MAX_CHARS), BeforeValidator(_storable)]
+"""Why a reviewer decided as they did: at most 500 characters, kept in the audit trail."""
+_Word = Annotated[str, Field(max_length=64), BeforeValidator(_storable)]
 
 
 class Resolution(StrEnum):
@@ -160,19 +165,22 @@ class ReviewDecision(Contract):
     """
 
     review_id: Name
-    resolution: Annotated[Resolution | Annotated[str, Field(max_length=64)], Field(union_mode="left_to_right")]
+    resolution: Annotated[Resolution | _Word, Field(union_mode="left_to_right")]
     """A word nobody knows is carried along, so that its refusal is audited too."""
     category: ActivationCategory | None = None
     """For a promotion where no policy named a category; it cannot widen the list of promotable ones."""
     expected_version: Annotated[int, Field(ge=1)]
-    reason: Annotated[str, Field(max_length=REVIEW_REASON_MAX_CHARS)] = ""
+    reason: ReviewReason = ""
     reviewer_id: Name
-    signature: Annotated[str, Field(min_length=1, max_length=200)]
+    signature: Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_storable)]
     """Ed25519 over `signed_bytes`, base64."""
 
     def signed_bytes(self) -> bytes:
+        """The line `retold-review-decision-1`, then the JSON object of every other member: keys sorted, no spaces,
+        UTF-8 unescaped."""
         said = self.model_dump(mode="json", exclude={"signature"})
-        return b"retold-review-decision-1\n" + json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return b"retold-review-decision-1\n" + canonical.encode()
 
     @property
     def digest(self) -> str:
@@ -255,7 +263,7 @@ class SentDecision(Contract):
     """One sending, however often its handling is repeated."""
     via: Name
     """`resolve`, the name of a signal, or `operation`."""
-    problem: Annotated[str, Field(max_length=300)] = ""
+    problem: Annotated[str, Field(max_length=300), BeforeValidator(_storable)] = ""
     """Why there is no decision."""
 
 

@@ -196,12 +196,22 @@ async def test_no_signal_whatever_it_carries_ends_or_wedges_the_workflow(desk: D
     review, rita = await desk.opened(), await desk.queue.reviewer()
     handle = desk.handle(review)
     garbage = RawValue(Payload(metadata={"encoding": b"nobody/knows"}, data=b"\xff\x00"))
-    malformed: list[list[Any]] = [[], ["approve"], [garbage], [{"review_id": 1}], [1, 2], [None], [[[[]]]]]
+    unstorable = {**decision(rita, review).model_dump(mode="json"), "reason": "\x00", "a\x00b": 1}
+    malformed: list[list[Any]] = [
+        [],
+        ["approve"],
+        [garbage],
+        [{"review_id": 1}],
+        [1, 2],
+        [None],
+        [[[[]]]],
+        [unstorable],
+    ]
     for arguments in malformed:
         await handle.signal("approve", args=arguments)
     await handle.signal("reject", decision(rita, review, Resolution.PROMOTE))
     await handle.signal("drop_tables", "now")
-    await eventually(lambda: _count(desk, review, 8))
+    await eventually(lambda: _count(desk, review, 9))
     assert (await desk.reviews.state(review.review_id)).status is ReviewStatus.OPEN
     for update_arguments in ([], ["approve"], [garbage], [1, 2]):
         with pytest.raises(WorkflowUpdateFailedError):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from retold.contracts.activation import ActivationCategory
 from retold.contracts.review import Resolution, ReviewDecision
@@ -68,7 +69,7 @@ def test_a_signature_is_good_for_exactly_one_decision_of_one_person(data: st.Dat
     assert not is_signed_by(rita.public_key, signed.model_copy(update=change))
 
 
-@given(st.text(min_size=1, max_size=200), st.text(max_size=60))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=200), st.text(max_size=60))
 def test_garbage_is_no_signature_and_no_error(signature: str, public_key: str) -> None:
     decision = ReviewDecision(
         review_id="r", resolution=Resolution.REJECT, expected_version=1, reviewer_id="rita", signature=signature
@@ -82,4 +83,13 @@ def test_a_decision_read_back_from_json_has_the_same_signature_and_digest() -> N
     signed = rita.decide("review", Resolution.KEEP_CONDITIONAL, expected_version=1, reason="“später” 慢慢")
     again = ReviewDecision.model_validate_json(signed.model_dump_json())
     assert is_signed_by(rita.public_key, again) and again.digest == signed.digest
+    assert "慢慢".encode() in signed.signed_bytes(), "as hosts in other languages compute it: UTF-8, unescaped"
     assert len(base64.b64decode(signed.signature)) == 64
+
+
+@pytest.mark.parametrize("member", ["reason", "resolution", "signature", "review_id", "reviewer_id"])
+def test_a_decision_holds_nothing_a_database_could_not_keep(member: str) -> None:
+    signed = ReviewerCredential.issue("rita").decide("review", Resolution.REJECT, expected_version=1)
+    for text in ("a\x00b", "\ud800"):
+        with pytest.raises(ValidationError):
+            ReviewDecision.model_validate({**signed.model_dump(), member: text})
