@@ -427,6 +427,17 @@ async def test_a_record_that_waits_for_the_clock_is_evaluated_again_when_its_tim
     assert await store.activations.due(NOON + DAY, limit=10) == {}
 
 
+async def test_what_is_over_before_it_could_begin_waits_for_nothing_any_more(
+    store: Store, put_record: PutRecord, policies: Policies
+) -> None:
+    await put_record("r", text=TEXT, valid_from=NOON + DAY, valid_until=NOON + 2 * DAY)
+    await evaluate(store, policies)
+    settled = await evaluate(store, policies, now=lambda: NOON + 3 * DAY)
+    assert settled is not None and settled.decision.reason is ActivationReason.EXPIRED
+    assert await store.activations.due(NOON + 4 * DAY, limit=10) == {}
+    assert await evaluate(store, policies, now=lambda: NOON + 4 * DAY) is None
+
+
 async def test_what_a_reviewer_kept_conditional_is_not_promoted_behind_their_back(
     store: Store, put_record: PutRecord, policies: Policies, engine: Engine
 ) -> None:
