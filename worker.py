@@ -26,6 +26,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.admission import AdmissionActivities
 from activities.answering import AnsweringActivities
+from activities.forgetting import ForgettingActivities
 from activities.generation import GenerationActivities
 from activities.indexing import IndexingActivities
 from activities.late_records import LateRecordWorkflows
@@ -54,6 +55,7 @@ from retold.telemetry.gauges import StoreGauges
 from retold.telemetry.logs import leave_out_expected_noise, log_as_json
 from retold.telemetry.metrics import WORKER_READY, watch
 from retold.telemetry.probes import serving_probes
+from workflows.forget import ForgetWorkflow
 from workflows.index import IndexOverviewWorkflow, RebuildIndexWorkflow, ReconcileIndexWorkflow
 from workflows.operations import (
     DevelopmentAmbientWorkflow,
@@ -90,6 +92,7 @@ OPERATION_WORKFLOWS = [
     ReconcileIndexWorkflow,
     RebuildIndexWorkflow,
     IndexOverviewWorkflow,
+    ForgetWorkflow,
 ]
 LIFECYCLE_WORKFLOWS = [
     RememberWorkflow,
@@ -162,6 +165,12 @@ def operations_worker(
         activities=[
             *operations.get_activities(),
             *IndexingActivities(adapters.store, adapters.index, adapters.indexer).get_activities(),
+            *ForgettingActivities(
+                adapters.store.forgetting,
+                adapters.every_index,
+                client,
+                adapters.out_of_reach,
+            ).get_activities(),
         ],
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.concurrent_operations,

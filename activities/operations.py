@@ -22,6 +22,8 @@ from retold.contracts.operations import (
     InspectDecision,
     InspectDecisions,
     InspectInput,
+    InspectReceipt,
+    InspectReceipts,
     InspectResult,
 )
 from retold.contracts.record import RecordRef
@@ -93,6 +95,14 @@ class OperationActivities:
             case InspectActivation(principal=principal, record_id=record_id):
                 with refusals():
                     return InspectResult(activation=await self.store.activations.view(principal, record_id))
+            case InspectReceipts(filter=about):
+                found_receipts = await self.store.forgetting.receipts(about.tenant, about.user, about.limit)
+                return InspectResult(receipts=tuple(found_receipts))
+            case InspectReceipt(receipt_id=receipt_id):
+                receipt = await self.store.forgetting.receipt(receipt_id)
+                if receipt is None:
+                    raise refused(f"there is no receipt {receipt_id!r}; `retold receipts list` shows what there is")
+                return InspectResult(receipts=(receipt,))
             case _:
                 return InspectResult(deployment=await self.examine())
 

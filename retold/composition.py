@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from retold.contracts.forgetting import ForgetArchive
 from retold.contracts.operations import Deployment
 from retold.examination import examine
 from retold.index.generations import IndexHome, LiveIndex
 from retold.index.indexer import Indexer
+from retold.index.port import RecordIndex
 from retold.notices import LogNotifier, ReviewNotifier, WebhookNotifier
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
@@ -37,7 +39,7 @@ from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.records import INVENTORY_BUILDER
 from retold.store.store import Store
-from retold.telemetry.metrics import watch_blocking_threads
+from retold.telemetry.metrics import observe_turn, watch_blocking_threads
 from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
 
 
@@ -56,6 +58,30 @@ class Adapters:
     switches: SwitchBoard
     review_notifier: ReviewNotifier
     examine: Callable[[], Awaitable[Deployment]]
+
+    async def every_index(self) -> Sequence[RecordIndex]:
+        """Every generation something may be left in."""
+        return [followed.index for followed in await self.index.followed()]
+
+    @property
+    def out_of_reach(self) -> tuple[ForgetArchive, ...]:
+        """Where text that was forgotten may still be: what the deployment names, and what this code knows of."""
+        known = []
+        if (self.settings.data_dir / "temporal.db").exists():
+            known.append(TEMPORAL_FILE)
+        if self.settings.sql_url.startswith("postgresql"):
+            known.append(DEAD_ROWS)
+        return (*self.settings.forget_archives, *known)
+
+
+TEMPORAL_FILE = ForgetArchive(
+    name="file of the embedded Temporal server",
+    note="deleted executions may leave copies in its free space until the stack is next stopped or started",
+)
+DEAD_ROWS = ForgetArchive(
+    name="dead rows and write-ahead log of PostgreSQL",
+    note="until VACUUM, and as long as its log is kept",
+)
 
 
 @asynccontextmanager
@@ -111,7 +137,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             indexer=indexer,
             pool=pool,
             bodies=bodies,
-            recorder=TurnRecorder(store),
+            recorder=TurnRecorder(store, counted=observe_turn),
             switches=switches,
             review_notifier=_review_notifier(settings.review, stack),
             examine=examined,

@@ -3,6 +3,7 @@
 from retold.client._connection import open_client, plugins, retold_plugin
 from retold.client._errors import (
     DraftFailedError,
+    ForgetIncompleteError,
     HostNotServingError,
     InvalidTurnError,
     OperationRefusedError,
@@ -37,6 +38,7 @@ from retold.client._search_attributes import (
     prepare_review_attributes,
     register_review_attributes,
 )
+from retold.contracts.forgetting import ForgetReceipt
 from retold.contracts.lifecycle import LifecycleReport, RecordEvent, RecordPage, WriteOutcome
 from retold.contracts.record import MemoryRecord, RecordRef, RecordStatus, RecordWrite
 from retold.contracts.turn import Durability, HostGeneration, Principal, TurnResult
@@ -48,6 +50,8 @@ __all__ = [
     "DraftFailedError",
     "Durability",
     "FallbackResult",
+    "ForgetIncompleteError",
+    "ForgetReceipt",
     "Host",
     "HostGeneration",
     "HostNotServingError",

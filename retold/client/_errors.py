@@ -57,6 +57,10 @@ class StaleRecordVersionError(OperationRefusedError):
     """The record was changed since the caller looked at it: read it again, and decide again."""
 
 
+class ForgetIncompleteError(RetoldError):
+    """Text of what should be forgotten was still found. There is no receipt; whoever asks again takes over."""
+
+
 _BY_TYPE: dict[str, type[RetoldError]] = {
     names.INVALID_REQUEST: InvalidTurnError,
     names.SESSION_OWNED_BY_ANOTHER: SessionOwnedByAnotherError,
@@ -65,6 +69,7 @@ _BY_TYPE: dict[str, type[RetoldError]] = {
     names.OPERATION_REFUSED: OperationRefusedError,
     names.RECORD_NOT_FOUND: UnknownRecordError,
     names.STALE_RECORD_VERSION: StaleRecordVersionError,
+    names.FORGET_INCOMPLETE: ForgetIncompleteError,
 }
 
 

@@ -25,9 +25,11 @@ from retold.client._errors import (
     from_failure,
     out_of_reach,
 )
+from retold.client._forgetting import forgotten, to_forget
 from retold.client._records import Records
 from retold.contracts import names
 from retold.contracts.extraction import ExtractInput, ExtractReport
+from retold.contracts.forgetting import ForgetReceipt
 from retold.contracts.identity import operation_workflow_id, request_digest, turn_workflow_id
 from retold.contracts.operations import EndSessionInput
 from retold.contracts.refusal import refusal_text
@@ -237,6 +239,36 @@ class Host:
         except (RPCError, RuntimeError) as error:
             raise out_of_reach(error) from error
         return report
+
+    async def forget_record(self, principal: Principal, record_id: str, *, actor: str, reason: str) -> ForgetReceipt:
+        """Forget one record for good: its copies, what it replaced, the turn it was said in, answers made with it.
+
+        Returns when every surface was read back by exact text. A record that is not there is forgotten too: the
+        receipt then says that nothing was found. It keeps `reason`: say why, never what.
+
+        Raises:
+            OperationRefusedError: a name or the reason is blank or out of bounds.
+            ForgetIncompleteError: text was still found after every attempt.
+            UnreachableError: Temporal is out of reach. What was begun is finished; asking again joins it.
+        """
+        return await self._forget(principal, {"what": "record", "record_id": record_id}, actor, reason)
+
+    async def forget_session(self, principal: Principal, session: str, *, actor: str, reason: str) -> ForgetReceipt:
+        """Forget what was said in a session so far, and the records that rest on nothing else. See `forget_record`."""
+        return await self._forget(principal, {"what": "session", "session_id": session}, actor, reason)
+
+    async def forget_principal(self, principal: Principal, *, actor: str, reason: str) -> ForgetReceipt:
+        """Forget everything of one user up to now. See `forget_record`."""
+        return await self._forget(principal, {"what": "principal"}, actor, reason)
+
+    async def _forget(self, principal: Principal, target: dict[str, str], actor: str, reason: str) -> ForgetReceipt:
+        asked = to_forget(principal, target, actor=actor, reason=reason)
+        try:
+            return await forgotten(self.client, asked, task_queue=self._operations_queue)
+        except WorkflowFailureError as failure:
+            raise from_failure(failure) from failure
+        except (RPCError, RuntimeError) as error:
+            raise out_of_reach(error) from error
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
         try:

@@ -65,7 +65,8 @@ class Surface(StrEnum):
     REVIEWS = "reviews"
     EVIDENCE = "evidence"
     INDEX = "index"
-    """Vectors, payloads and the lexical leg of the search index."""
+    """Vectors, payloads and the lexical leg of the search index. Removed: the records it has no point of any more,
+    whether this or the follower of the outbox was first."""
     OPEN_WORKFLOWS = "open_workflows"
     CLOSED_WORKFLOWS = "closed_workflows"
 

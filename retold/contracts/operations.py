@@ -10,6 +10,7 @@ from retold.contracts._base import Contract, Name
 from retold.contracts.activation import ActivationView
 from retold.contracts.decision import TurnDecision
 from retold.contracts.disposition import Disposition, Reason
+from retold.contracts.forgetting import ForgetReceipt, ReceiptFilter
 from retold.contracts.record import ImportLine
 from retold.contracts.stages import SearchEntry
 from retold.contracts.turn import Principal
@@ -75,6 +76,16 @@ class InspectDecision(Contract):
     decision_id: str
 
 
+class InspectReceipts(Contract):
+    what: Literal["receipts"] = "receipts"
+    filter: ReceiptFilter = ReceiptFilter()
+
+
+class InspectReceipt(Contract):
+    what: Literal["receipt"] = "receipt"
+    receipt_id: Name
+
+
 class InspectDeployment(Contract):
     what: Literal["deployment"] = "deployment"
 
@@ -89,7 +100,8 @@ class InspectActivation(Contract):
 
 
 InspectRequest = Annotated[
-    InspectDecisions | InspectDecision | InspectDeployment | InspectActivation, Field(discriminator="what")
+    InspectDecisions | InspectDecision | InspectReceipts | InspectReceipt | InspectDeployment | InspectActivation,
+    Field(discriminator="what"),
 ]
 
 
@@ -127,6 +139,7 @@ class Deployment(Contract):
 
 
 class InspectResult(Contract):
+    receipts: tuple[ForgetReceipt, ...] = ()
     decisions: tuple[TurnDecision, ...] = ()
     decision: DecisionView | None = None
     deployment: Deployment | None = None

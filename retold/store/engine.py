@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from opentelemetry.trace import Span
@@ -18,6 +22,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
 from retold.telemetry.names import client_span
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -195,6 +201,16 @@ class Transactions:
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
+
+
+def rewrite_sqlite(file: Path) -> None:
+    """Rewrite a SQLite file that nobody has open, and empty its write-ahead log; nothing happens if it is in use."""
+    with contextlib.closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as connection:
+        try:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            logger.warning("%s could not be rewritten (%s): the next start tries again", file, error)
 
 
 async def in_a_thread(call: Callable[[], T]) -> T:

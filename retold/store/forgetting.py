@@ -201,7 +201,9 @@ def index_followed(session: Session, forgetting: Forgetting, ids: Sequence[Recor
             delete(OutboxRow).where(_in(OutboxRow.record_id, some)).returning(col(OutboxRow.seq))
         ).all()  # fmt: skip
         gone += len(done)
-    _count(session, forgetting, Counter({Surface.INDEX_OUTBOX: gone}))
+    row = _under_way(session, forgetting)
+    row.removed = {**row.removed, Surface.INDEX.value: len(ids)}
+    _add(row, Counter({Surface.INDEX_OUTBOX: gone}))
 
 
 def give_up(session: Session, forgetting: Forgetting, left: Sequence[SurfaceReceipt], at: datetime) -> None:
