@@ -28,6 +28,7 @@ from retold.contracts.operations import (
     InspectResult,
 )
 from retold.contracts.record import MemoryRecord, RecordRef, RecordWrite, TranscriptWrite
+from retold.contracts.review import ReviewDecision, ReviewOutcome, ReviewState
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -60,6 +61,8 @@ PUBLISHED: tuple[type[BaseModel], ...] = (
     # what goes into and comes out of each stage
     OpenInput, OpenResult, DraftInput, DraftResult, PlanInput, PlanResult, RetrieveInput, RetrieveResult,
     AdmitInput, AdmitResult, RegenerateInput, RegenerateResult,
+    # what a reviewer signs and sends, and what comes back
+    ReviewDecision, ReviewOutcome, ReviewState,
     # what an operator asks of a running stack
     ImportInput, ImportReport, EndSessionInput, DeleteRecordInput, DevelopmentAmbientInput,
     InspectInput, InspectResult, DecisionView, Deployment,

@@ -26,6 +26,7 @@ from retold.contracts.operations import (
     InspectResult,
 )
 from retold.contracts.record import MemoryRecord, RecordRef, RecordType, RecordWrite, RetrievalCategory, TranscriptWrite
+from retold.contracts.review import Resolution, ReviewDecision, ReviewOutcome, ReviewState, ReviewStatus
 from retold.contracts.stages import (
     AdmitInput,
     AdmitResult,
@@ -180,6 +181,14 @@ EXAMPLES: Mapping[type[BaseModel], BaseModel] = {
         DevelopmentAmbientInput(principal=TOVE, record_id=FEE.id, actor="operator", reason="a test"),
         InspectInput(request=InspectDecisions(filter=DecisionFilter(disposition=Disposition.REGENERATED))),
         InspectResult(decisions=(DECISION,), decision=VIEW, deployment=DEPLOYMENT),
+        ReviewDecision(
+            review_id="r", resolution=Resolution.PROMOTE, expected_version=1, reason="plain", reviewer_id="rita",
+            signature="c2lnbmVk",
+        ),
+        ReviewOutcome(
+            review_id="r", status=ReviewStatus.PROMOTED, record=FEE, resolved_by="rita", resolved_at=AT
+        ),
+        ReviewState(review_id="r", status=ReviewStatus.OPEN, version=1, owner="operators", expires_at=AT),
         VIEW,
         DEPLOYMENT,
     )
