@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from retold import composition
 from retold.contracts.indexing import GenerationRole
 from retold.index.edge import EdgeIndex
 from retold.index.edge_home import EdgeHome
 from retold.index.generations import NotFollowedError, RebuildRefusedError
+from retold.index.indexer import Indexer
 from retold.index.port import EmbedderMismatchError, IndexUnavailableError
 from retold.index.server import ServerIndex
 from retold.models.embedding.hashing import HashingEmbedder
+from retold.settings import Settings
 from retold.store.store import Store
 from tests.integration.index.conftest import MakeHome
 from tests.integration.index.following import worker
@@ -162,6 +167,28 @@ async def test_several_workers_that_start_at_once_agree_on_the_first(store: Stor
             return running.live.generation
 
     assert len(set(await asyncio.gather(*(start() for _ in range(4))))) == 1
+
+
+async def test_an_index_that_lost_its_points_is_filled_from_the_store(store: Store, tmp_path: Path) -> None:
+    """A folder somebody deleted, a server's volume that is gone: nothing is pending, and yet everything is missing."""
+    settings = Settings(data_dir=tmp_path)
+
+    async def pending() -> int:
+        async with AsyncExitStack() as stack:
+            live = await composition._index(settings, store, [OLD], stack)
+            pending = await store.pending_index_count()
+            await Indexer(store, live).drain()
+            assert await live.count() == len(await store.records(ANN))
+            return pending
+
+    assert await pending() == 0, "nothing is stored"
+    async with worker(store, EdgeHome(tmp_path / "index"), [OLD]) as running:
+        await running.import_texts("Ann drinks tea", "Ann has a cat")
+        await running.indexer.drain()
+    assert await pending() == 0
+    shutil.rmtree(tmp_path / "index")
+    assert await pending() == 2
+    assert await pending() == 0
 
 
 async def test_a_pointer_that_cannot_be_read_says_what_to_do(store: Store, tmp_path: Path) -> None:
