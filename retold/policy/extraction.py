@@ -15,6 +15,7 @@ from typing import Protocol
 from retold.contracts.activation import ActivationReason, VerifiedEvidence
 from retold.contracts.extraction import (
     EXTRACTION_TURNS_MAX,
+    PROPOSED_RECORDS_MAX,
     ExtractReport,
     OwnTurn,
     ProposedRecord,
@@ -144,9 +145,17 @@ class ExtractionService:
     async def _proposals(self, turns: Sequence[OwnTurn]) -> list[ProposedRecord]:
         proposals: list[ProposedRecord] = []
         for start in range(0, len(turns), EXTRACTION_TURNS_MAX):
-            asked = call_policy(self.extractor.extract, turns[start : start + EXTRACTION_TURNS_MAX], pool=self.pool)
-            proposals += (await within(self.timeout_ms, asked)).proposals
+            proposals += await self._extract(turns[start : start + EXTRACTION_TURNS_MAX])
         return proposals
+
+    async def _extract(self, turns: Sequence[OwnTurn]) -> Sequence[ProposedRecord]:
+        asked = call_policy(self.extractor.extract, turns, pool=self.pool)
+        proposals = (await within(self.timeout_ms, asked)).proposals
+        if len(proposals) < PROPOSED_RECORDS_MAX or len(turns) == 1:
+            return proposals
+        # As many as one answer can hold: there may be more in these turns, and they are not read a second time.
+        half = len(turns) // 2
+        return [*await self._extract(turns[:half]), *await self._extract(turns[half:])]
 
     async def _checked(
         self, principal: Principal, proposals: Sequence[ProposedRecord], turns: Sequence[OwnTurn]

@@ -37,12 +37,14 @@ from retold.contracts.activation import (
 from retold.contracts.extraction import Extraction, OwnTurn, ProposedRecord
 from retold.contracts.record import MemoryRecord, RetrievalCategory
 from retold.contracts.review import ReviewIds
-from retold.policy.activation import rules
+from retold.policy import extraction
+from retold.policy.activation import rules, service
 from retold.policy.activation.service import ActivationBook, ActivationService, Evaluation, Settled
 from retold.policy.blocking import BlockingPool
 from retold.policy.extraction import ExtractionService
 from retold.store.engine import open_engine
 from retold.store.store import Store
+from tests.unit.store.test_activations import to_the_letter
 from workflows.activation import ActivationWorkflow
 from workflows.extraction import ExtractionWorkflow
 from workflows.operations import EndSessionWorkflow
@@ -108,14 +110,20 @@ class Heard:
 
 
 def every_span_speaks_plainly() -> None:
-    """The words' own judgement is tested where it is written."""
+    """Evidence and the words' own judgement are tested where they are written."""
 
     def plain(
         text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
     ) -> tuple[ActivationOutcome, ActivationReason]:
         return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_BROAD_PREFERENCE
 
-    setattr(rules, "judge_statement", plain)  # noqa: B010 - the module does not offer it
+    for module, name, scripted in (
+        (rules, "judge_statement", plain),
+        (extraction, "judge_statement", plain),
+        (extraction, "find_evidence", to_the_letter),
+        (service, "find_evidence", to_the_letter),
+    ):
+        setattr(module, name, scripted)
 
 
 def activation_worker(
@@ -132,7 +140,7 @@ def activation_worker(
     activation = ActivationService(
         book=book or store.activations, labels=policies, policy=policies, embedder=None, pool=pool, timeout_ms=60_000
     )
-    extraction = ExtractionService(
+    reading = ExtractionService(
         transcripts=store.transcripts, extractor=policies, embedder=None, pool=pool, timeout_ms=2_000
     )
     operations = OperationActivities(store, None, None, automatic)  # type: ignore[arg-type]  # it only ends sessions here
@@ -142,7 +150,7 @@ def activation_worker(
         workflows=WORKFLOWS,
         activities=[
             *ActivationActivities(activation).get_activities(),
-            *ExtractionActivities(extraction, activation_queue=queue).get_activities(),
+            *ExtractionActivities(reading, activation_queue=queue).get_activities(),
             operations.end_session,
             heard.bring_index_into_line,
             heard.start_reviews,

@@ -122,7 +122,10 @@ def _encoded(words: str) -> str:
 
 @pytest.fixture
 async def stack(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
-    monkeypatch.setattr("retold.policy.activation.rules.judge_statement", None)  # put back when the test ends
+    for name in ("activation.rules.judge_statement", "activation.service.find_evidence"):
+        monkeypatch.setattr(f"retold.policy.{name}", None)  # put back when the test ends
+    for name in ("judge_statement", "find_evidence"):
+        monkeypatch.setattr(f"retold.policy.extraction.{name}", None)
     every_span_speaks_plainly()
     engine = open_engine(f"sqlite:///{tmp_path / 'retold.db'}")
     await migrate(engine)

@@ -235,7 +235,7 @@ def stands(subject: Subject, at: datetime) -> bool:
 
 
 def its_time_has_come(subject: Subject, at: datetime) -> bool:
-    """Whether nothing but the clock had kept a record from being considered, and now nothing does, or something else."""
+    """Whether only the clock kept a record from being considered, and now nothing does, or something else."""
     return subject.reason in _CLOCK and eligibility(subject.record, at, PRINCIPAL_SUBJECT) is not subject.reason
 
 

@@ -22,6 +22,7 @@ from retold.contracts.activation import (
     ActivationReason,
     Applicability,
     CategoryDecision,
+    EvidenceMethod,
     StandingText,
     VerifiedEvidence,
 )
@@ -79,9 +80,29 @@ class Policies:
         return self.answer if isinstance(self.answer, CategoryDecision) else await self.answer()
 
 
+async def to_the_letter(
+    record: MemoryRecord, turns: Sequence[OwnTurn], embedder: object = None
+) -> VerifiedEvidence | None:
+    """Evidence where the record's own words stand in a turn."""
+    for turn in reversed(turns):
+        if (start := turn.text.find(record.text)) >= 0:
+            return VerifiedEvidence(
+                session_id=turn.session_id,
+                turn_id=turn.turn_id,
+                turn_ref=turn.turn_ref,
+                span=record.text,
+                start=start,
+                end=start + len(record.text),
+                said_at=turn.said_at,
+                method=EvidenceMethod.EXACT,
+            )
+    return None
+
+
 @pytest.fixture
 def policies(monkeypatch: pytest.MonkeyPatch) -> Policies:
-    """The words' own judgement is tested where it is written; here every evidence that is found speaks plainly."""
+    """Evidence and the words' own judgement are tested where they are written: here the words are those of the record,
+    and speak plainly."""
 
     def plain(
         text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
@@ -89,6 +110,7 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> Policies:
         return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_BROAD_PREFERENCE
 
     monkeypatch.setattr("retold.policy.activation.rules.judge_statement", plain)
+    monkeypatch.setattr("retold.policy.activation.service.find_evidence", to_the_letter)
     return Policies()
 
 

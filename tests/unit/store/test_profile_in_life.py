@@ -19,8 +19,9 @@ from retold.store.engine import open_engine
 from retold.store.store import Store
 from tests.unit.store.conftest import ADA, NOON
 from tests.unit.store.test_activations import Policies, policies, service
+from tests.unit.store.test_transcripts import words_mean_what_they_say
 
-__all__ = ["policies"]
+__all__ = ["policies", "words_mean_what_they_say"]
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 SHORT, LONG = "Always answer me in one short sentence.", "Always answer me in full and in detail."

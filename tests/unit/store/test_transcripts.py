@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retold.contracts.activation import ActivationOutcome, ActivationReason, VerifiedEvidence
 from retold.contracts.extraction import Extraction, OwnTurn, ProposedRecord
 from retold.contracts.record import MemoryRecord, RecordStatus, RecordWrite, Source, TranscriptWrite
 from retold.contracts.turn import Principal
@@ -22,9 +23,24 @@ from retold.policy.ports import MalformedReplyError, RefusedByProviderError
 from retold.store.store import Store
 from retold.store.sweeping import sweep_unread_sessions
 from tests.unit.store.conftest import ADA, BOB, NOON
+from tests.unit.store.test_activations import to_the_letter
 
 MINUTE = timedelta(minutes=1)
 STATED = "I live in Utrecht now."
+
+
+@pytest.fixture(autouse=True)
+def words_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence and the words' own judgement are tested where they are written."""
+
+    def plain_fact(
+        text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
+    ) -> tuple[ActivationOutcome, ActivationReason]:
+        return ActivationOutcome.REVIEW, ActivationReason.NOT_PLAINLY_STANDING
+
+    monkeypatch.setattr("retold.policy.extraction.judge_statement", plain_fact)
+    monkeypatch.setattr("retold.policy.extraction.find_evidence", to_the_letter)
+
 
 Propose = Callable[[Sequence[OwnTurn]], Sequence[ProposedRecord]]
 
@@ -248,6 +264,12 @@ async def test_a_long_session_is_read_in_rounds_and_nothing_is_lost_between_them
         pass
     assert [len(turns) for turns in extractor.shown] == [50, 50, 20]
     assert [turn.text for turns in extractor.shown for turn in turns] == [f"statement {n}" for n in range(120)]
+
+
+async def test_more_statements_than_one_answer_holds_are_all_read(store: Store) -> None:
+    await say(store, *(f"Statement number {number}." for number in range(40)), step=timedelta(seconds=1))
+    found = await read(store, Scripted())
+    assert len(found.report.written) == 40
 
 
 async def test_turns_of_one_instant_stay_in_one_round(store: Store) -> None:
