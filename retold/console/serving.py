@@ -111,6 +111,7 @@ async def serve(application: ASGIApp, settings: ConsoleSettings, listening: sock
     server = _Server(
         uvicorn.Config(
             application,
+            interface="asgi3",
             lifespan="off",
             log_config=None,
             # An address holds what was filtered by: tenants and, after a decision, item ids.

@@ -64,8 +64,8 @@ class ProfileLine:
 
 
 def profile_change(before: str, after: str) -> list[ProfileLine]:
-    """The next session's profile line by line, with this record against without it."""
-    old, new = before.splitlines(), after.splitlines()
+    """The next session's instructions line by line, with this record against without it."""
+    old, new = _instructions(before), _instructions(after)
     lines: list[ProfileLine] = []
     for step, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
         if step == "equal":
@@ -74,6 +74,11 @@ def profile_change(before: str, after: str) -> list[ProfileLine]:
             lines += [ProfileLine("removed", visible(line)) for line in old[a:b]]
             lines += [ProfileLine("added", visible(line)) for line in new[c:d]]
     return lines
+
+
+def _instructions(profile: str) -> list[str]:
+    """Without the two lines around them, which are there for models."""
+    return [line for line in profile.split("\n") if line and not line.startswith(("<profile ", "</profile "))]
 
 
 def _shown(char: str, text: str, index: int) -> Markup:

@@ -163,12 +163,14 @@ def because(reason: str) -> str:
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """How long before `now` that was, in one unit: `3 days`. What lies ahead is `0 min`."""
+    """How long before `now` that was, in one unit: `3 days`. What lies ahead is `moments`."""
     return span(max(now - at, timedelta()))
 
 
 def span(length: timedelta) -> str:
     minutes = int(length.total_seconds() // 60)
+    if minutes < 1:
+        return "moments"
     if minutes < 60:
         return f"{minutes} min"
     if minutes < 48 * 60:

@@ -136,7 +136,7 @@ class Seeding:
             scope="personal",
             type="semantic",
             subject="user",
-            attribute="answer_length",
+            attribute=f"attribute of {record_id}",
             text=text,
             status="confirmed",
             activation="conditional",

@@ -122,7 +122,7 @@ def test_nothing_is_lost_and_nothing_acts(text: str) -> None:
     st.lists(st.text(alphabet="ab- ", max_size=6), max_size=6),
 )
 def test_a_profile_s_change_holds_both_profiles(before: list[str], after: list[str]) -> None:
-    old, new = "\n".join(before), "\n".join(after)
-    lines = untrusted.profile_change(old, new)
-    assert [str(line.text) for line in lines if line.kind != "added"] == old.splitlines()
-    assert [str(line.text) for line in lines if line.kind != "removed"] == new.splitlines()
+    around = "<profile preview>\n{}\n</profile preview>"
+    lines = untrusted.profile_change(around.format("\n".join(before)), around.format("\n".join(after)))
+    assert [str(line.text) for line in lines if line.kind != "added"] == [line for line in before if line]
+    assert [str(line.text) for line in lines if line.kind != "removed"] == [line for line in after if line]
