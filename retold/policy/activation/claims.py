@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retold.policy.activation.reading import Clause, Sentence
+from retold.policy.activation.words import Found
 
 # Two names of one axis; the second means less of the first.
 _OPPOSITES = {
@@ -48,10 +49,10 @@ class Claims:
         return bool(mine and theirs and not (mine <= theirs or theirs <= mine))
 
     def supports(self, other: Claims) -> bool:
-        """This statement says what `other` says: something in common, nothing against it, the same languages."""
+        """This statement says all that `other` says: nothing against it, nothing `other` adds, the same languages."""
         if self.contradicts(other):
             return False
-        if other.languages and not other.languages <= self.languages:
+        if not (other.languages <= self.languages and other.axes <= self.axes and other.needs <= self.needs):
             return False
         if self.languages and not other.languages and not (self.axes & other.axes or self.needs & other.needs):
             return False
@@ -70,9 +71,14 @@ def claims_of(sentences: Iterable[Sentence]) -> Claims:
     needs: set[str] = set()
     loose: set[str] = set()
     for sentence in sentences:
+        carried = False
         for clause in spoken_clauses(sentence):
-            sign = -1 if clause.has("not") else 1
-            for one in clause.found:
+            # "Skip the greetings and sign-offs": what follows an "and" without a verb of its own shares the sign.
+            carried = carried and sentence.text[: clause.start - sentence.start].endswith(" ")
+            carried = carried and not clause.has("directive", "wish")
+            signs = _signs(sentence, clause)
+            for one, sign in signs:
+                sign = -1 if carried and not clause.has("not") else sign
                 if one.list == "style" and one.key in _NO_AXIS:
                     loose.add(one.key)
                 elif one.list == "style":
@@ -82,7 +88,23 @@ def claims_of(sentences: Iterable[Sentence]) -> Claims:
                     languages.add((one.key.partition("-")[0], sign))
                 elif one.list == "access":
                     needs.add(one.key)
+            carried = carried or any(sign < 0 for _, sign in signs)
     return Claims(frozenset(axes), frozenset(languages), frozenset(needs), frozenset(loose))
+
+
+def _signs(sentence: Sentence, clause: Clause) -> list[tuple[Found, int]]:
+    """What a clause names, each with its sign: a negation turns what comes after it, or all of it if nothing does.
+
+    Where the verb, and its negation with it, comes last, it turns all there is.
+    """
+    named = [one for one in clause.found if one.list in ("style", "languages", "access")]
+    negations = [one.start for one in clause.found if one.list == "not"]
+    if not negations:
+        return [(one, 1) for one in named]
+    first = min(negations)
+    if _verb_last(sentence) or not any(one.start >= first for one in named):
+        return [(one, -1) for one in named]
+    return [(one, -1 if one.start >= first else 1) for one in named]
 
 
 def spoken_clauses(sentence: Sentence) -> list[Clause]:
@@ -95,7 +117,7 @@ def spoken_clauses(sentence: Sentence) -> list[Clause]:
             continue
         first = min(starts)
         kept = tuple(one for one in clause.found if one.end <= first)
-        if _verb_last(sentence):
+        if sentence.language in _CONCESSION_LAST:
             # "... diye yazsam da": the concession may come before its conjunction, so all before it goes instead.
             after = max(one.end for one in clause.found if one.list == "concessive")
             kept = tuple(one for one in clause.found if one.start >= after)
@@ -104,7 +126,8 @@ def spoken_clauses(sentence: Sentence) -> list[Clause]:
     return clauses
 
 
-_VERB_LAST = frozenset({"tr", "ja", "ko", "ta", "te", "hu", "bn"})
+_CONCESSION_LAST = frozenset({"tr", "ja", "ko", "ta", "te", "bn"})
+_VERB_LAST = frozenset({"tr", "ja", "ko", "ta", "te", "bn", "hi", "ur", "mr", "fa"})
 
 
 def _verb_last(sentence: Sentence) -> bool:

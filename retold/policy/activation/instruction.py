@@ -155,7 +155,6 @@ _DOUBTS = (
     (("roleplay", "hypothetical"), ActivationReason.HYPOTHETICAL),
     (("sarcasm",), ActivationReason.SARCASTIC),
     (("takeback",), ActivationReason.RETRACTED),
-    (("not_asked",), ActivationReason.NEGATED),
     (("third",), ActivationReason.THIRD_PARTY),
     (("temporary",), ActivationReason.TEMPORARY_PREFERENCE),
     (("condition", "task"), ActivationReason.SCOPED_PREFERENCE),
@@ -176,6 +175,8 @@ def _doubts(reading: Reading, sentence: Sentence, claims: Claims) -> Iterable[Ac
     if any(clause.has("habit") and clause.has("standing", "universal", "habit") and _asks_here(clause)
            for clause in spoken_clauses(sentence)):  # fmt: skip
         yield ActivationReason.THIRD_PARTY
+    if sentence.has("not_asked") and not _asked_in_another_clause(sentence):
+        yield ActivationReason.NEGATED
     if any((language, -1) in claims.languages for language, _ in claims.languages) and not claims.wanted_languages:
         # "Never answer in French" says what not to do; which language is meant instead, somebody must ask.
         yield ActivationReason.NEGATED
@@ -200,6 +201,17 @@ def _doubts_around(reading: Reading, sentence: Sentence) -> Iterable[ActivationR
             yield ActivationReason.TEMPORARY_PREFERENCE
     if any(other.has("sarcasm", "roleplay") for other in reading.sentences):
         yield ActivationReason.SARCASTIC
+
+
+def _asked_in_another_clause(sentence: Sentence) -> bool:
+    """ "No need to be stiff, talk to me casually, always": the standing wish is not the one that is waved aside."""
+    waved_aside = [clause for clause in sentence.clauses if clause.has("not_asked")]
+    others = [clause for clause in sentence.clauses if not clause.has("not_asked")]
+    return (
+        all(clause.has(*_OBJECTS) and not clause.has("standing", "universal") for clause in waved_aside)
+        and any(clause.has("standing", "universal") for clause in others)
+        and any(clause.has("directive", "wish") and clause.has(*_OBJECTS) for clause in others)
+    )
 
 
 def _asks_here(clause: Clause) -> bool:

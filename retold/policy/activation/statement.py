@@ -37,8 +37,13 @@ def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequenc
         worst = next((doubt for doubt in doubts if doubt not in _NARROWS), doubts[0])
         return (ActivationOutcome.CONDITIONAL if worst in _NARROWS else ActivationOutcome.REVIEW), worst
     claims = claims_of(each.sentence for each in instructions)
-    if claims_of(read(record_text).sentences).contradicts(claims):
+    recorded = read(record_text).sentences
+    wanted = claims_of(recorded)
+    if wanted.contradicts(claims):
         return ActivationOutcome.REVIEW, ActivationReason.NEGATED
+    if ("warnings", -1) in wanted.axes or any(sentence.has("unsafe") for sentence in recorded):
+        # What reaches the profile is the record's text: it may say nothing that the span does not.
+        return ActivationOutcome.REVIEW, ActivationReason.FLAGGED_UNSAFE
     if (elsewhere := _said_elsewhere(claims, instructions, reading, said, turns)) is not None:
         return ActivationOutcome.REVIEW, elsewhere
     plain = [each for each in instructions if each.plain]

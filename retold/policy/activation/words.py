@@ -91,7 +91,7 @@ class WordLists:
     def find(self, text: str, tokens: tuple[Token, ...]) -> list[Found]:
         """Every entry in the text; one inside a longer one is left out (see :func:`_visible`)."""
         found = list(self._find_symbols(text))
-        found.extend(self._find_anywhere(text) if self.unspaced else self._find_words(tokens))
+        found.extend(self._find_anywhere(text) if self.unspaced else self._find_words(text, tokens))
         return _visible(found)
 
     def known(self, tokens: tuple[Token, ...]) -> list[bool]:
@@ -131,9 +131,9 @@ class WordLists:
             seen.update(level)
             yield from level
 
-    def _find_words(self, tokens: tuple[Token, ...]) -> Iterator[Found]:
+    def _find_words(self, text: str, tokens: tuple[Token, ...]) -> Iterator[Found]:
         exact, starts, ends = self._by_first
-        words = [token.word for token in tokens]
+        words = _in_rows(text, tokens)
         for at, token in enumerate(tokens):
             for variant in self._variants(token.word):
                 yield from self._complete(exact.get(variant, ()), tokens, words, at)
@@ -145,13 +145,17 @@ class WordLists:
                         yield from self._complete(hit, tokens, words, at)
 
     def _complete(
-        self, entries: Iterable[_Entry], tokens: tuple[Token, ...], words: list[str], at: int
+        self, entries: Iterable[_Entry], tokens: tuple[Token, ...], words: list[tuple[str, int]], at: int
     ) -> Iterator[Found]:
         for entry in entries:
             last = at + len(entry.rest)
-            if last < len(tokens) and all(
-                any(_fits(kind, word, said) for said in self._variants(words[at + 1 + step]))
-                for step, (kind, word) in enumerate(entry.rest)
+            if (
+                last < len(tokens)
+                and words[last][1] == words[at][1]
+                and all(
+                    any(_fits(kind, word, said) for said in self._variants(words[at + 1 + step][0]))
+                    for step, (kind, word) in enumerate(entry.rest)
+                )
             ):
                 yield Found(entry.list, entry.key, tokens[at].start, tokens[last].end)
 
@@ -229,6 +233,20 @@ class WordLists:
             yield plain
 
 
+_BREAK = re.compile(r"[,;:!?()…—–\n،؛、，；：。！？]|\.\s")
+
+
+def _in_rows(text: str, tokens: tuple[Token, ...]) -> list[tuple[str, int]]:
+    """Each word with the number of its row: a phrase never reaches over a comma or a full stop."""
+    rows = []
+    row = 0
+    for at, token in enumerate(tokens):
+        if at and _BREAK.search(text, tokens[at - 1].end, token.start + 1):
+            row += 1
+        rows.append((token.word, row))
+    return rows
+
+
 def _fits(kind: str, word: str, said: str) -> bool:
     if kind == "is":
         return said == word
@@ -254,7 +272,8 @@ def _is_symbol(phrase: str) -> bool:
 # entry means something else: "never mind", "not always", "every time I ...".
 _HIDES_STANDING = frozenset({"takeback", "not_asked", "concessive", "temporary", "condition", "question"})
 _STANDING = frozenset({"standing", "universal"})
-_NEVER_HIDES = frozenset({"polite", "quote", "me", "bare", "fact", "directive"})
+_HIDES_NEGATION = frozenset({"style", "concessive", "exempt", "polite", "stop", "question", "condition", "reason"})
+_NEVER_HIDES = frozenset({"quote", "me", "bare", "fact", "directive"})
 
 
 def _visible(found: list[Found]) -> list[Found]:
@@ -268,6 +287,7 @@ def _visible(found: list[Found]) -> list[Found]:
             other.start <= one.start and one.end <= other.end and other.end - other.start > length
             and other.list not in _NEVER_HIDES
             and (one.list not in _STANDING or other.list in _HIDES_STANDING)
+            and (one.list != "not" or other.list in _HIDES_NEGATION)
             for other in ordered[max(0, upto - 80) : upto]
         )  # fmt: skip
         if not hidden:
