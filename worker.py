@@ -24,12 +24,15 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from activities.activation import ActivationActivities
 from activities.admission import AdmissionActivities
 from activities.answering import AnsweringActivities
+from activities.extraction import ExtractionActivities
 from activities.forgetting import ForgettingActivities
 from activities.generation import GenerationActivities
 from activities.indexing import IndexingActivities
 from activities.late_records import LateRecordWorkflows
+from activities.memory_workflows import MemoryWorkflows
 from activities.opening import OpeningActivities
 from activities.operations import OperationActivities
 from activities.planning import PlanningActivities
@@ -49,12 +52,14 @@ from retold.policy.stages import TurnStageBodies
 from retold.readiness import Readiness, index_answers, switches_are_fresh
 from retold.security import require_whole
 from retold.settings import Settings, WorkerSettings
-from retold.store.sweeping import sweep_idle_sessions
+from retold.store.sweeping import sweep_due_records, sweep_idle_sessions, sweep_unread_sessions
 from retold.telemetry.endpoint import prometheus_endpoint
 from retold.telemetry.gauges import StoreGauges
 from retold.telemetry.logs import leave_out_expected_noise, log_as_json
 from retold.telemetry.metrics import WORKER_READY, watch
 from retold.telemetry.probes import serving_probes
+from workflows.activation import ActivationWorkflow
+from workflows.extraction import ExtractionWorkflow
 from workflows.forget import ForgetWorkflow
 from workflows.index import IndexOverviewWorkflow, RebuildIndexWorkflow, ReconcileIndexWorkflow
 from workflows.operations import (
@@ -82,10 +87,12 @@ logger = logging.getLogger(__name__)
 
 OBSERVE_EVERY_S = 10.0
 SWEEP_EVERY = timedelta(minutes=1)
+UNREAD_EVERY = timedelta(seconds=15)
 
 TURN_WORKFLOWS = [TurnWorkflow, RecordTurnWorkflow]
 OPERATION_WORKFLOWS = [
     ImportWorkflow,
+    ExtractionWorkflow,
     EndSessionWorkflow,
     DevelopmentAmbientWorkflow,
     InspectWorkflow,
@@ -103,6 +110,7 @@ LIFECYCLE_WORKFLOWS = [
     RestoreRecordWorkflow,
     DeleteRecordWorkflow,
     ReadRecordsWorkflow,
+    ActivationWorkflow,
     ReviewWorkflow,
     DecideReviewWorkflow,
     SwitchWorkflow,
@@ -156,7 +164,11 @@ def operations_worker(
 ) -> Worker:
     """The worker that imports, looks after the index, and answers operators."""
     operations = OperationActivities(
-        adapters.store, adapters.indexer, adapters.examine, activation_queue=settings.lifecycle_queue
+        adapters.store,
+        adapters.indexer,
+        adapters.examine,
+        activation_queue=settings.lifecycle_queue,
+        reads_sessions=settings.extraction_idle_s > 0,
     )
     return Worker(
         client,
@@ -164,6 +176,7 @@ def operations_worker(
         workflows=OPERATION_WORKFLOWS,
         activities=[
             *operations.get_activities(),
+            *ExtractionActivities(adapters.extraction, settings.lifecycle_queue).get_activities(),
             *IndexingActivities(adapters.store, adapters.index, adapters.indexer).get_activities(),
             *ForgettingActivities(
                 adapters.store.forgetting,
@@ -195,6 +208,7 @@ def lifecycle_worker(
         workflows=LIFECYCLE_WORKFLOWS,
         activities=[
             *RecordActivities(adapters.store).get_activities(),
+            *ActivationActivities(adapters.activation).get_activities(),
             *ReviewActivities(adapters.store.reviews, adapters.review_notifier, reviews).get_activities(),
             *SwitchActivities(adapters.store.switches, adapters.switches).get_activities(),
             operations.bring_index_into_line,
@@ -246,11 +260,23 @@ async def running(client: Client, adapters: Adapters, settings: Settings) -> Asy
                 follow_outbox(adapters.indexer, adapters.index, adapters.store, worker=_this_process()),
                 reviews.sweep_for_ever(),
                 adapters.switches.keep_reading(worker.switches_read_every_s),
+                *memory_chores(client, adapters, worker),
             )
         )
         if worker.probes_address is not None:
             await stack.enter_async_context(serving_probes(worker.probes_address, readiness))
         yield
+
+
+def memory_chores(client: Client, adapters: Adapters, settings: WorkerSettings) -> list[Coroutine[Any, Any, None]]:
+    """What becomes due without anybody asking: records whose time comes or goes, and sessions nobody has read."""
+    due = MemoryWorkflows(client, settings.operations_queue, settings.lifecycle_queue)
+    chores = [sweep_due_records(adapters.store, due.evaluate, every=SWEEP_EVERY)]
+    if settings.extraction_idle_s > 0:
+        idle = timedelta(seconds=settings.extraction_idle_s)
+        every = max(timedelta(seconds=1), min(idle / 4, UNREAD_EVERY))
+        chores.append(sweep_unread_sessions(adapters.store, due.read, idle=idle, every=every))
+    return chores
 
 
 def worker_readiness(client: Client, adapters: Adapters) -> Readiness:

@@ -17,9 +17,12 @@ from retold.index.generations import IndexHome, LiveIndex
 from retold.index.indexer import Indexer
 from retold.index.port import RecordIndex
 from retold.notices import LogNotifier, ReviewNotifier, WebhookNotifier
+from retold.policy.activation.ports import CategoryPolicy, Extractor
+from retold.policy.activation.service import ActivationService
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
 from retold.policy.limits import utc_now
+from retold.policy.extraction import ExtractionService
 from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
 from retold.policy.profile import ProfileAssembler, estimated_tokens
 from retold.policy.recording import TurnRecorder
@@ -35,6 +38,7 @@ from retold.policy.stages import (
 from retold.policy.switches import SwitchBoard
 from retold.retrieval.pipeline import Retriever
 from retold.settings import EmbedderSettings, ModelRole, ReviewSettings, Settings
+from retold.store.activations import ReviewTerms
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.records import INVENTORY_BUILDER
@@ -55,6 +59,8 @@ class Adapters:
     pool: BlockingPool
     bodies: TurnStageBodies
     recorder: TurnRecorder
+    activation: ActivationService
+    extraction: ExtractionService
     switches: SwitchBoard
     review_notifier: ReviewNotifier
     examine: Callable[[], Awaitable[Deployment]]
@@ -104,6 +110,7 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         watch_blocking_threads(pool, "policy")
         serving = TracedServingModel(await _serving(settings.serving, stack))
         planner, judge = _planner(settings.planner, embedder, stack), await _judge(settings.judge, embedder, stack)
+        classifier, extractor = _classifier(settings.classifier, stack), _extractor(settings.extractor, stack)
         searched = TracedSearch(index, settings.qdrant_collection)
         retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index)
@@ -122,6 +129,8 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             "serving model": serving.identity,
             "planner": _name(planner, settings.planner),
             "judge": _name(judge, settings.judge),
+            "classifier": _name(classifier, settings.classifier),
+            "extractor": _name(extractor, settings.extractor),
             "retrieval": retriever.config_hash,
             "bundle": certificate.bundle_hash,
         }
@@ -137,6 +146,8 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             indexer=indexer,
             pool=pool,
             bodies=bodies,
+            activation=_activation(settings, store, classifier, embedder, pool),
+            extraction=_extraction(settings, store, extractor, embedder, pool),
             recorder=TurnRecorder(store, counted=observe_turn),
             switches=switches,
             review_notifier=_review_notifier(settings.review, stack),
@@ -169,7 +180,36 @@ def _identities(
     )
 
 
-def _name(policy: GapPolicy | AdmissionPolicy, role: ModelRole) -> str:
+def _activation(
+    settings: Settings, store: Store, classifier: CategoryPolicy, embedder: Embedder, pool: BlockingPool
+) -> ActivationService:
+    from retold.policy.local.record_categories import LocalRetrievalCategories
+
+    review = settings.review
+    terms = ReviewTerms(owner=review.owner, bound=review.backlog_bound, lives_for=review.lives_for)
+    return ActivationService(
+        book=store.activations.on(terms),
+        labels=LocalRetrievalCategories(),
+        policy=classifier,
+        embedder=embedder,
+        pool=pool,
+        timeout_ms=settings.activation.classifier_timeout_ms,
+    )
+
+
+def _extraction(
+    settings: Settings, store: Store, extractor: Extractor, embedder: Embedder, pool: BlockingPool
+) -> ExtractionService:
+    return ExtractionService(
+        transcripts=store.transcripts,
+        extractor=extractor,
+        embedder=embedder,
+        pool=pool,
+        timeout_ms=settings.activation.extractor_timeout_ms,
+    )
+
+
+def _name(policy: GapPolicy | AdmissionPolicy | CategoryPolicy | Extractor, role: ModelRole) -> str:
     """A local policy names its weights; a hosted one is its model."""
     return str(getattr(policy, "identity", None) or f"{role.provider}/{role.model}")
 
@@ -315,6 +355,22 @@ def hosted_judge(role: ModelRole, stack: AsyncExitStack) -> AdmissionPolicy:
     from retold.policy.reference.judge import ReferenceJudge
 
     return ReferenceJudge(_completion(role, stack))
+
+
+def _classifier(role: ModelRole, stack: AsyncExitStack) -> CategoryPolicy:
+    if not role.is_local:
+        raise ValueError("classifier: a hosted classifier is not built in")
+    from retold.policy.local.record_categories import LocalCategoryPolicy
+
+    return LocalCategoryPolicy()
+
+
+def _extractor(role: ModelRole, stack: AsyncExitStack) -> Extractor:
+    if not role.is_local:
+        raise ValueError("extractor: a hosted extractor is not built in")
+    from retold.policy.local.extractor import LocalExtractor
+
+    return LocalExtractor()
 
 
 def _completion(role: ModelRole, stack: AsyncExitStack) -> StructuredCompletion:
