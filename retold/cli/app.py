@@ -29,6 +29,7 @@ from retold.cli.deployment import (
 from retold.cli.dev import dev
 from retold.cli.doctor import doctor
 from retold.cli.failures import sentence
+from retold.cli.forget import forget_principal, forget_record, forget_session, list_receipts, show_receipt
 from retold.cli.importing import import_file
 from retold.cli.index import abandon, generations, rebuild, reconcile
 from retold.cli.records import (
@@ -82,6 +83,8 @@ review = typer.Typer(
     help="Proposed standing preferences that wait for a person. Exit code 3: the decision was refused.",
 )
 reviewers = typer.Typer(no_args_is_help=True, help="The people who decide reviews.")
+forget = typer.Typer(no_args_is_help=True, help="Forget for good, with a receipt.")
+receipts = typer.Typer(no_args_is_help=True, help="What was forgotten, and what was looked for afterwards.")
 sessions = typer.Typer(no_args_is_help=True, help="Conversations.")
 
 
@@ -135,6 +138,13 @@ records.command("delete")(delete_record)
 records.command("mark-ambient")(mark_ambient)
 records.command("activation")(show_activation)
 app.add_typer(records, name="records")
+forget.command("record")(forget_record)
+forget.command("session")(forget_session)
+forget.command("principal")(forget_principal)
+app.add_typer(forget, name="forget")
+receipts.command("list")(list_receipts)
+receipts.command("show")(show_receipt)
+app.add_typer(receipts, name="receipts")
 index.command("reconcile")(reconcile)
 index.command("rebuild")(rebuild)
 index.command("generations")(generations)

@@ -27,6 +27,7 @@ from retold.client import Host, OperationRefusedError, from_failure, open_client
 from retold.client.runtime import core_runtime as core_runtime
 from retold.contracts import names
 from retold.contracts.decision import TurnDecision
+from retold.contracts.forgetting import ForgetReceipt, ReceiptFilter
 from retold.contracts.operations import (
     DecisionFilter,
     DecisionView,
@@ -35,6 +36,8 @@ from retold.contracts.operations import (
     InspectDecisions,
     InspectDeployment,
     InspectInput,
+    InspectReceipt,
+    InspectReceipts,
     InspectRequest,
     InspectResult,
 )
@@ -198,6 +201,13 @@ class RunningStack:
         if view is None:
             raise CommandError("the worker answered without the decision: it runs another version of Retold")
         return view
+
+    async def receipts(self, wanted: ReceiptFilter) -> tuple[ForgetReceipt, ...]:
+        return (await self._inspect(InspectReceipts(filter=wanted))).receipts
+
+    async def receipt(self, receipt_id: str) -> ForgetReceipt:
+        (receipt,) = (await self._inspect(InspectReceipt(receipt_id=receipt_id))).receipts
+        return receipt
 
     async def recorded(self, decision_id: str, within_s: float) -> None:
         """Wait until a late record is written: the store was slow or away when its turn ended.
