@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from retold.cli.demo_learning import Lesson, learn
 from retold.cli.embedded import EmbeddedStack, embedded_stack
 from retold.cli.failures import CommandError
 from retold.cli.installation import checkout_root
@@ -85,6 +86,7 @@ class Scenario:
     transcript: Sequence[TranscriptWrite]
     neighbours_records: Sequence[RecordWrite]
     ambient: Sequence[str]
+    lesson: Lesson
     turns: Sequence[ScriptedTurn]
 
     @classmethod
@@ -98,6 +100,7 @@ class Scenario:
             transcript=[TranscriptWrite.model_validate(line) for line in json_lines(folder / "transcript.jsonl")],
             neighbours_records=[RecordWrite.model_validate(line) for line in json_lines(folder / "neighbour.jsonl")],
             ambient=json.loads((folder / "ambient.json").read_text()),
+            lesson=Lesson.read(folder),
             turns=[ScriptedTurn.model_validate(turn) for turn in json.loads((folder / "turns.json").read_text())],
         )
 
@@ -150,7 +153,7 @@ async def _play(scenario: Scenario, data_dir: Path, console: Console) -> Tally:
         for role, model in (await stack.adapters.examine()).identities.items():
             console.print(f"  {role}: {model}", style="dim")
         await _remember(stack, scenario, console)
-        tally = Tally(Counter(), [])
+        tally = Tally(Counter(), await learn(stack, scenario.neighbour, scenario.lesson, console))
         for number, turn in enumerate(scenario.turns, 1):
             console.rule(f"turn {number} of {len(scenario.turns)}  {turn.session_id}")
             console.print(turn.note, style="italic dim", markup=False)

@@ -19,6 +19,7 @@ def test_the_demo_shows_every_disposition_and_ends_well(tmp_path: Path) -> None:
     played = run_demo(tmp_path).communicate(timeout=380)[0]
     for disposition in SERVING_DISPOSITIONS:
         assert f"{disposition.value} / " in played, f"{disposition.value} was not seen\n{played[-3000:]}"
+    assert "in this session's profile: 0 instructions; in the next one's: 2" in played, played[:3000]
     assert "NOT as it should be" not in played, played[-3000:]
     assert "answers holding something foreign, outdated or injected: 0" in played
     assert list(tmp_path.glob("retold-*")) == []
