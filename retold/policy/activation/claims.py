@@ -102,7 +102,7 @@ def _signs(sentence: Sentence, clause: Clause) -> list[tuple[Found, int]]:
     if not negations:
         return [(one, 1) for one in named]
     first = min(negations)
-    if _verb_last(sentence) or not any(one.start >= first for one in named):
+    if verb_last(sentence) or not any(one.start >= first for one in named):
         return [(one, -1) for one in named]
     return [(one, -1 if one.start >= first else 1) for one in named]
 
@@ -130,5 +130,5 @@ _CONCESSION_LAST = frozenset({"tr", "ja", "ko", "ta", "te", "bn"})
 _VERB_LAST = frozenset({"tr", "ja", "ko", "ta", "te", "bn", "hi", "ur", "mr", "fa"})
 
 
-def _verb_last(sentence: Sentence) -> bool:
+def verb_last(sentence: Sentence) -> bool:
     return sentence.language in _VERB_LAST

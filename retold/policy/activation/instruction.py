@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retold.contracts.activation import ActivationReason
-from retold.policy.activation.claims import Claims, claims_of, spoken_clauses
+from retold.policy.activation.claims import Claims, claims_of, spoken_clauses, verb_last
 from retold.policy.activation.reading import Clause, Reading, Sentence
-from retold.policy.activation.words import reviewed
+from retold.policy.activation.words import fold, reviewed
 
-UNKNOWN_MAX = 2
-UNKNOWN_SHARE_MAX = 0.4
-"""An instruction with more words that no list knows than this may hold anything, and is nothing plain."""
+UNKNOWN_MAX = {"en": 0}
+UNKNOWN_MAX_ELSEWHERE = 1
+UNKNOWN_SHARE_UNSPACED = 0.15
+"""How many words no list knows an instruction may hold and still be plain. A word nobody knows may be the trigger, the
+third person or the harm that the lists lack: English, with the longest lists, may hold none."""
 BARE_MAX_WORDS = 10
 UNIVERSAL_NEAR_CHARS = 40
 
@@ -121,12 +124,17 @@ def _is_bare(reading: Reading, sentence: Sentence, claims: Claims) -> bool:
 
 def _too_much_unknown(sentence: Sentence) -> bool:
     """Over the clauses that carry the instruction. A name after "call me" may be any word."""
-    asking = [clause for clause in sentence.clauses if clause.has(*_INSTRUCTS, "standing", "style", "languages")]
+    asking = [
+        clause
+        for clause in spoken_clauses(sentence)
+        if clause.has(*_INSTRUCTS, "standing", "universal", "style") and not clause.has("fact")
+    ]
     named = any(one.list == "style" and one.key == "address" for one in sentence.found)
     unknown = sum(len(clause.unknown) for clause in asking) - (3 if named else 0)
     words = sum(clause.words for clause in asking)
-    unspaced = sentence.language is not None and reviewed()[sentence.language].unspaced
-    return unknown > words * UNKNOWN_SHARE_MAX or (not unspaced and unknown > UNKNOWN_MAX)
+    if sentence.language is not None and reviewed()[sentence.language].unspaced:
+        return unknown > words * UNKNOWN_SHARE_UNSPACED
+    return unknown > UNKNOWN_MAX.get(sentence.language or "", UNKNOWN_MAX_ELSEWHERE)
 
 
 _QUALITIES = frozenset({"short", "long", "formal", "casual", "plain", "direct"})
@@ -149,6 +157,9 @@ def _describes_something_else(sentence: Sentence) -> bool:
     return False
 
 
+# A mail address, a link or a long number in a standing instruction sends or discloses something.
+_ADDRESS = re.compile(r"\S@\S|https?:|www\.|\d{5}|(?:\d[ -]?){8}")
+
 _DOUBTS = (
     (("unsafe",), ActivationReason.FLAGGED_UNSAFE),
     (("quote",), ActivationReason.QUOTED),
@@ -165,7 +176,7 @@ def _doubts(reading: Reading, sentence: Sentence, claims: Claims) -> Iterable[Ac
     if sentence.language is None:
         yield ActivationReason.LANGUAGE_NOT_REVIEWED
         return
-    if ("warnings", -1) in claims.axes:
+    if ("warnings", -1) in claims.axes or _ADDRESS.search(sentence.text):
         yield ActivationReason.FLAGGED_UNSAFE
     if _asks(sentence):
         yield ActivationReason.QUESTION
@@ -175,6 +186,8 @@ def _doubts(reading: Reading, sentence: Sentence, claims: Claims) -> Iterable[Ac
     if any(clause.has("habit") and clause.has("standing", "universal", "habit") and _asks_here(clause)
            for clause in spoken_clauses(sentence)):  # fmt: skip
         yield ActivationReason.THIRD_PARTY
+    if _denies_always(sentence):
+        yield ActivationReason.NEGATED
     if sentence.has("not_asked") and not _asked_in_another_clause(sentence):
         yield ActivationReason.NEGATED
     if any((language, -1) in claims.languages for language, _ in claims.languages) and not claims.wanted_languages:
@@ -201,6 +214,22 @@ def _doubts_around(reading: Reading, sentence: Sentence) -> Iterable[ActivationR
             yield ActivationReason.TEMPORARY_PREFERENCE
     if any(other.has("sarcasm", "roleplay") for other in reading.sentences):
         yield ActivationReason.SARCASTIC
+
+
+def _denies_always(sentence: Sentence) -> bool:
+    """ "Not ... always" asks for nothing standing; "don't ... from now on" does. The first standing word is "always"."""
+    if sentence.language is None or verb_last(sentence):
+        return False
+    always = reviewed()[sentence.language].entries["standing", ""][0]
+    for clause in spoken_clauses(sentence):
+        asked = {one.start for one in clause.found if one.list == "directive"}  # "avoid" denies nothing
+        denials = [one.end for one in clause.found if one.list == "not" and one.start not in asked]
+        for one in clause.found:
+            if one.list == "standing" and denials and min(denials) <= one.start:
+                said = sentence.text[one.start - sentence.start : one.end - sentence.start]
+                if fold(said) == fold(always):
+                    return True
+    return False
 
 
 def _asked_in_another_clause(sentence: Sentence) -> bool:

@@ -61,12 +61,24 @@ def own_words(text: str) -> str:
     _blank_pairs(chars)
     for pattern in (_STRAIGHT, _STRAIGHT_OPEN, _SINGLE, _BRACES, _CALL, _ASSIGNMENT, _INLINE_CHAT, _INLINE_ROLE):
         _blank_pattern(chars, pattern)
-    for line in _LINE.finditer(text):
-        if _FOREIGN_LINE.match(line.group()):
-            _blank(chars, line.start(), line.end())
+    if (first := _first_brought_along(text)) is not None:
+        _blank(chars, first, len(text))
     if header := _MAIL_HEADER.search(text):
         _blank(chars, header.start(), len(text))
     return "".join(chars)
+
+
+def _first_brought_along(text: str) -> int | None:
+    """Where the first line begins that nobody types as speech, or that follows one ending in a colon.
+
+    From there on nothing counts: where a pasted text ends, nobody can tell.
+    """
+    announced = False
+    for line in _LINE.finditer(text):
+        if announced or _FOREIGN_LINE.match(line.group()):
+            return line.start()
+        announced = line.group().rstrip().endswith((":", "："))
+    return None
 
 
 def _blank(chars: list[str], start: int, end: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 
@@ -82,12 +82,31 @@ class Reading:
 def read(text: str) -> Reading:
     """Read one turn. Bounded by the length of what `own_words` leaves; the last readings are kept."""
     own = own_words(text)
-    sentences = tuple(_sentences(own))
+    sentences = tuple(_with_neighbours(list(_sentences(own))))
     cut = _brought_along(sentences, own)
     if cut is not None:
         own = own[:cut] + "".join(char if char == "\n" else BLANK for char in own[cut:])
-        sentences = tuple(_sentences(own))
+        sentences = tuple(_with_neighbours(list(_sentences(own))))
     return Reading(own, sentences)
+
+
+def _with_neighbours(sentences: list[Sentence]) -> list[Sentence]:
+    """A sentence too strange to tell its language is still searched for doubts, in the language around it."""
+    spoken = Counter(each.language for each in sentences if each.language is not None)
+    if not spoken:
+        return sentences
+    language = spoken.most_common(1)[0][0]
+    lists = reviewed()[language]
+    return [
+        replace(each, found=tuple(_moved(one, each.start) for one in lists.find(each.text, tokens_of(each.text))))
+        if each.language is None and lists.script == script_of(each.text)
+        else each
+        for each in sentences
+    ]
+
+
+def _moved(one: Found, by: int) -> Found:
+    return Found(one.list, one.key, one.start + by, one.end + by)
 
 
 def _brought_along(sentences: Iterable[Sentence], own: str) -> int | None:
@@ -135,7 +154,7 @@ def _trimmed(own: str, start: int, end: int) -> tuple[int, int]:
 def _sentence(own: str, start: int, end: int) -> Sentence:
     text = own[start:end]
     here = _read_sentence(text)
-    moved = tuple(Found(one.list, one.key, one.start + start, one.end + start) for one in here.found)
+    moved = tuple(_moved(one, start) for one in here.found)
     clauses = tuple(
         Clause(
             clause.start + start,

@@ -17,9 +17,10 @@ _MARKS = (
     "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0971-\u0dff"
     "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u200b-\u200d\u00ad"
 )
-_WORD = re.compile(f"[\\w{_MARKS}]+")
-_UNSEEN = re.compile("[\u200b-\u200f\u00ad\u2060\ufeff\u0640\u0591-\u05c7\u064b-\u065f\u0670]")
-_ARABIC = str.maketrans("أإآٱىيةؤئكگهۀہھے", "ااااییهویککههههی")
+# In Hebrew an apostrophe is part of a letter (geresh); elsewhere it ends a word.
+_WORD = re.compile(f"[\\w{_MARKS}]+(?:(?<=[\u05d0-\u05ea])['’\u05f3\u05f4](?=[\u05d0-\u05ea])[\\w{_MARKS}]+)*")
+_UNSEEN = re.compile("['’\u05f3\u05f4\u0307\u200b-\u200f\u00ad\u2060\ufeff\u0640\u0591-\u05c7\u064b-\u065f\u0670]")
+_ARABIC = str.maketrans("ٱىيةؤئكگهۀہھے", "اییهویککههههی")
 _SYMBOL = re.compile(r"[^\w\s*,'’.\-]")
 UNSPACED_SCRIPTS = ("Han", "Kana", "Thai")
 
@@ -119,6 +120,8 @@ class WordLists:
     def _variants(self, word: str) -> Iterator[str]:
         """The word, and without up to two prefixes that are written together with it (Arabic, Hebrew)."""
         yield word
+        if self.clitics and len(word) > 3 and word.endswith("ا"):
+            yield word[:-1]  # the Arabic accusative
         seen = {word}
         level = [word]
         for _ in range(2):
@@ -204,7 +207,7 @@ class WordLists:
         into = {"is": exact, "starts": starts, "ends": ends}
         for (list_name, key), phrases in self.entries.items():
             for phrase in phrases:
-                for words in self._spellings(phrase):
+                for words in self._spellings(list_name, phrase):
                     kind, first = words[0]
                     into[kind].setdefault(first, []).append(_Entry(list_name, key, words[1:]))
         return exact, starts, ends
@@ -216,18 +219,20 @@ class WordLists:
             if list_name in ("fact", "topic"):
                 continue  # what the user talks about; a word of these explains nothing about an instruction
             for phrase in phrases:
-                for words in self._spellings(phrase):
+                for words in self._spellings(list_name, phrase):
                     for kind, word in words:
                         by_kind[kind].add(word)
         return frozenset(by_kind["is"]), frozenset(by_kind["starts"]), frozenset(by_kind["ends"])
 
-    def _spellings(self, phrase: str) -> Iterator[tuple[tuple[str, str], ...]]:
+    def _spellings(self, list_name: str, phrase: str) -> Iterator[tuple[tuple[str, str], ...]]:
         if _is_symbol(phrase):
             return
         words = tuple(_pattern(part) for part in _parts(phrase))
         if not words:
             return
         yield words
+        if list_name == "habit":
+            return  # "أستخدم" is "I use", and without its mark "use!"
         plain = tuple((kind, without_marks(word)) for kind, word in words)
         if plain != words and not self.keep_marks:
             yield plain
