@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 LOCKS  := requirements/all.lock requirements/models.lock
 SHELL  := /bin/sh
 
-.PHONY: demo demo-real bench bench-reviews crashes test lint validate-infra secrets lock train histories clean
+.PHONY: demo demo-real bench bench-reviews crashes eval-activation test lint validate-infra secrets lock train histories clean
 
 demo: $(VENV)/installed
 	@$(BIN)/retold demo
@@ -19,6 +19,10 @@ bench: $(VENV)/installed build/bench-venv/installed
 # Reviews open at once, on the embedded stack: N of them (default 10000), about six minutes.
 bench-reviews: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.open_reviews $(if $(N),--items $(N))
+
+# The promotion gate over a folder of cases: recall of standing preferences, unsafe promotions, share sent to review.
+eval-activation: $(VENV)/installed
+	@$(BIN)/python -m benchmarks.eval_activation "$(DATA)" $(if $(OUT),--out "$(OUT)") $(if $(SHOW),--show)
 
 crashes: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.crashes
