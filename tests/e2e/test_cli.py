@@ -266,6 +266,23 @@ def test_records_and_sessions_are_changed_by_name_and_with_a_reason(retold: Reto
     assert "no record" in stranger.err
 
 
+def test_what_a_user_said_is_read_on_request_and_its_way_is_shown(retold: Retold) -> None:
+    told = retold("turn", "Never use emoji with me.", *RUBEN, "--session", "said", "--budget-ms", "0")
+    assert told.code == 0
+    read = retold("sessions", "extract", "said", *RUBEN, "--json")
+    assert (read.code, read.json["turns_read"], read.json["failed"]) == (0, 1, None)
+    (remembered,) = read.json["written"]
+
+    way = retold("records", "activation", remembered["id"], *RUBEN, "--json")
+    assert (way.code, way.json["activation"], way.json["outcome"]) == (0, "ambient", "promote")
+    assert "Never use emoji with me" in way.json["evidence"]["span"]
+    assert "activation ambient" in retold("records", "activation", remembered["id"], *RUBEN).out
+
+    assert "read 0 turns" in retold("sessions", "extract", "said", *RUBEN).out
+    foreign = retold("records", "activation", remembered["id"], *TOVE)
+    assert (foreign.code, "no record" in foreign.err) == (1, True)
+
+
 def test_a_stage_is_switched_off_for_a_tenant_and_on_again(retold: Retold) -> None:
     off = retold("switch", "off", "gap", "--tenant", "harbour", "--reason", "a test")
     assert "through Temporal" in off.out
