@@ -14,8 +14,8 @@ from retold.policy.activation.words import fold, reviewed
 UNKNOWN_MAX = {"en": 0}
 UNKNOWN_MAX_ELSEWHERE = 1
 UNKNOWN_SHARE_UNSPACED = 0.15
-"""How many words no list knows an instruction may hold and still be plain. A word nobody knows may be the trigger, the
-third person or the harm that the lists lack: English, with the longest lists, may hold none."""
+"""How many words no list knows an instruction may hold and still be plain. Such a word may be the trigger, the third
+person or the harm that the lists lack: English, with the longest lists, may hold none."""
 BARE_MAX_WORDS = 10
 UNIVERSAL_NEAR_CHARS = 40
 
@@ -217,7 +217,10 @@ def _doubts_around(reading: Reading, sentence: Sentence) -> Iterable[ActivationR
 
 
 def _denies_always(sentence: Sentence) -> bool:
-    """ "Not ... always" asks for nothing standing; "don't ... from now on" does. The first standing word is "always"."""
+    """Whether it says "not ... always", which asks for nothing standing; "don't ... from now on" does.
+
+    The first standing word of a language's list is its "always".
+    """
     if sentence.language is None or verb_last(sentence):
         return False
     always = reviewed()[sentence.language].entries["standing", ""][0]
