@@ -17,7 +17,6 @@ from retold.cli.stopping import until_asked_to_stop
 from retold.cli.terminal import out
 from retold.client import open_client
 from retold.client.runtime import core_runtime
-from retold.contracts.refusal import refusal_text
 from retold.settings import ConsoleSettings, Settings
 
 _NEEDED = ("starlette", "jinja2", "uvicorn", "python_multipart", "sqlalchemy", "sqlmodel", "alembic")
@@ -92,7 +91,8 @@ def _listening_as_asked(configured: ConsoleSettings, host: str | None, port: int
     try:
         return ConsoleSettings.model_validate({**configured.model_dump(), **asked})
     except ValidationError as error:
-        raise CommandError("the page cannot listen there", refusal_text(error)) from error
+        wrong = (detail["msg"].removeprefix("Value error, ") for detail in error.errors(include_input=False))
+        raise CommandError("the page cannot listen there", "; ".join(wrong)) from error
 
 
 def _say(line: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from retold.contracts.activation import ActivationCategory, ActivationReason, EvidenceMethod
+from retold.contracts.activation import ActivationCategory, ActivationOutcome, ActivationReason, EvidenceMethod
 from retold.contracts.review import RefusedDecision, Resolution, ReviewStatus
 
 WHY: dict[ActivationReason, str] = {
@@ -95,6 +95,12 @@ CATEGORY: dict[ActivationCategory, str] = {
     ActivationCategory.RESPONSE_LANGUAGE: "response language",
     ActivationCategory.ACCESSIBILITY: "accessibility",
     ActivationCategory.OTHER: "other",
+}
+
+PROPOSED: dict[ActivationOutcome, str] = {
+    ActivationOutcome.PROMOTE: "to promote it",
+    ActivationOutcome.CONDITIONAL: "to keep it conditional",
+    ActivationOutcome.REVIEW: "to ask a person",
 }
 
 METHOD: dict[EvidenceMethod, str] = {

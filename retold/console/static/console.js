@@ -44,9 +44,9 @@
     const asksReason = reason.required && !reason.value.trim();
     const first = asksReason ? reason : token && !token.value ? token : category && !category.value ? category : button;
     first.focus();
-    hint.textContent = asksReason
-      ? "Say why, then Ctrl Enter to reject, Esc to take it back"
-      : `Enter to ${button.textContent.toLowerCase()}, Esc to take it back`;
+    const does = button.textContent.toLowerCase();
+    const how = first === button ? `Enter to ${does}` : `${first.labels[0].textContent}, then Ctrl Enter to ${does}`;
+    hint.textContent = `${how}, Esc to take it back`;
   };
 
   const takeBack = () => {
