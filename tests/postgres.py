@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -17,7 +18,10 @@ from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 
 SERVER = Path(__file__).parents[1] / "benchmarks" / "peers" / "postgres_server.py"
+HASTE = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal")
+"""What a test writes need not survive the machine."""
 TEMPLATE = "retold_template"
+STARTS_WITHIN_S = 20
 
 
 class Postgres:
@@ -26,7 +30,7 @@ class Postgres:
     def __init__(self, url: str) -> None:
         self._url = url
         self._numbers = count()
-        self._admin = psycopg.connect(url, autocommit=True)
+        self._admin = _connected(url)
 
     @property
     def libpq_url(self) -> str:
@@ -55,13 +59,25 @@ class Postgres:
         self._admin.close()
 
 
+def _connected(url: str) -> psycopg.Connection:
+    """It takes connections a moment before it is ready for them, and refuses them until then."""
+    until = time.monotonic() + STARTS_WITHIN_S
+    while True:
+        try:
+            return psycopg.connect(url, autocommit=True)
+        except psycopg.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, str(SERVER), str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(SERVER), str(port), *HASTE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert server.stdin is not None and server.stdout is not None
     try:

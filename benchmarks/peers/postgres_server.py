@@ -1,6 +1,6 @@
 """A PostgreSQL server for the peers, from the binaries of a wheel: on loopback, gone when our stdin ends.
 
-    postgres_server.py PORT
+    postgres_server.py PORT [-c NAME=VALUE ...]
 
 Says `{"url": ..., "version": ...}` once it serves. PostgreSQL refuses to run as root; then it runs as `nobody`, from
 a copy of its binaries, because the checkout may lie where nobody may look.
@@ -25,12 +25,12 @@ HOST, USER, DATABASE = "127.0.0.1", "bench", "postgres"
 SERVES_WITHIN_S = 20.0
 
 
-def main(port: int) -> int:
+def main(port: int, options: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="retold-benchmark-") as folder:
-        return serve(Path(folder), port)
+        return serve(Path(folder), port, options)
 
 
-def serve(folder: Path, port: int) -> int:
+def serve(folder: Path, port: int, options: list[str]) -> int:
     as_root = os.geteuid() == 0
     binaries = (_copied_for_nobody(folder) if as_root else _installed()) / "pginstall" / "bin"
     data = folder / "data"
@@ -44,7 +44,7 @@ def serve(folder: Path, port: int) -> int:
     if initialized.returncode != 0:
         return initialized.returncode
     server = subprocess.Popen(
-        [binaries / "postgres", "-D", data, "-h", HOST, "-p", str(port), "-k", ""],
+        [binaries / "postgres", "-D", data, "-h", HOST, "-p", str(port), "-k", "", *options],
         stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=folder, user=_user(as_root), extra_groups=_groups(as_root),
     )  # fmt: skip
     try:
@@ -108,4 +108,4 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from retold.store.migrations import migrate
 from retold.store.records import as_record
 from retold.store.store import Store
 from retold.store.tables import RecordRow
+from tests.postgres import Postgres, running_postgres
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 ADA = Principal(tenant="acme", user="ada")
@@ -42,11 +45,29 @@ def database(tmp_path: Path, migrated_file: Path) -> Path:
     return Path(shutil.copy(migrated_file, tmp_path / "retold.db"))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test that asks for an engine or a store runs on both databases; one that asks for the file, on SQLite."""
+    if "engine" in metafunc.fixturenames and "database" not in metafunc.definition.fixturenames:
+        metafunc.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        asyncio.run(server.prepare())
+        yield server
+
+
 @pytest.fixture
-async def engine(database: Path) -> AsyncIterator[Engine]:
-    engine = open_engine(f"sqlite:///{database}")
-    yield engine
-    engine.dispose()
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with contextlib.ExitStack() as stack:
+        if getattr(request, "param", "sqlite") == "sqlite":
+            url = f"sqlite:///{request.getfixturevalue('database')}"
+        else:
+            url = stack.enter_context(request.getfixturevalue("postgres").database())
+        engine = open_engine(url)
+        yield engine
+        engine.dispose()
 
 
 @pytest.fixture

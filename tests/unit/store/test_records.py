@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,7 +110,9 @@ async def test_only_the_named_version_is_loaded(put_record: PutRecord, store: St
     assert await store.load_current(ADA, [], NOON) == {}
 
 
-async def test_naming_records_does_not_walk_everything_their_user_has(store: Store, engine: Engine) -> None:
+async def test_naming_records_does_not_walk_everything_their_user_has(
+    store: Store, engine: Engine, database: Path
+) -> None:
     asked: list[tuple[str, Any]] = []
 
     def note(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
