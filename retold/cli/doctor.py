@@ -91,6 +91,7 @@ async def _review_attributes(stack: RunningStack) -> Check:
 
 async def _workers(stack: RunningStack) -> list[Check]:
     checks = [await _polled(stack, "turns worker", stack.turns_queue)]
+    checks.append(await _polled(stack, "lifecycle worker", stack.lifecycle_queue))
     checks.append(await _polled(stack, "operations worker", stack.operations_queue))
     if checks[-1].ok:
         checks += await _deployment(stack)
