@@ -249,7 +249,12 @@ def _review_notifier(settings: ReviewSettings, stack: AsyncExitStack) -> ReviewN
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
-    engine = open_engine(settings.sql_url)
+    engine = open_engine(
+        settings.sql_url,
+        pool_size=settings.store_pool_size,
+        statement_timeout_ms=settings.store_statement_timeout_ms,
+        lock_timeout_ms=settings.store_lock_timeout_ms,
+    )
     await migrate(engine)
     store = Store(engine)
     stack.push_async_callback(store.close)

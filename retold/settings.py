@@ -206,6 +206,10 @@ class Settings(BaseSettings):
     """SQLAlchemy URL; default: SQLite in the data directory."""
     store_password: SecretStr | None = None
     """Put into `store_url`, so that the address can be read by everybody and the password by nobody."""
+    store_pool_size: Annotated[int, Field(ge=1, le=256)] = 8
+    """Connections of one process. All processes together stay below the server's `max_connections`."""
+    store_statement_timeout_ms: Annotated[int, Field(ge=1)] = 30_000
+    store_lock_timeout_ms: Annotated[int, Field(ge=1)] = 5_000
     qdrant_url: str | None = None
     """A Qdrant server; default: the embedded engine in the data directory, for one process."""
     qdrant_api_key: SecretStr | None = None

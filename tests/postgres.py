@@ -18,7 +18,7 @@ from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 
 SERVER = Path(__file__).parents[1] / "benchmarks" / "peers" / "postgres_server.py"
-HASTE = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal")
+HASTE = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal", "-c", "deadlock_timeout=50ms")
 """What a test writes need not survive the machine."""
 TEMPLATE = "retold_template"
 STARTS_WITHIN_S = 20

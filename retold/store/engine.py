@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -31,6 +33,12 @@ _WRITES = "retold_writes"
 
 _ASYNC_ONLY = ("asyncpg", "psycopg_async")
 
+CONFLICT_WAITS_MS = (5, 25, 100)
+"""Between attempts of a transaction that lost against others."""
+
+_LOST_AGAINST_OTHERS = ("40001", "40P01")
+"""PostgreSQL's serialization_failure and deadlock_detected: nothing was written, and trying again is the answer."""
+
 SQLITE_READERS = 4
 """Threads that read. One answers turns as fast as four (measured: most of a query's cost is Python, which runs one at a
 time); the others are there so that a long query of an operator holds nobody up."""
@@ -43,7 +51,15 @@ class StoreUnavailableError(Exception):
     """
 
 
-def open_engine(url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8, pool_timeout_s: float = 5.0) -> Engine:
+def open_engine(
+    url: str,
+    *,
+    busy_timeout_ms: int = 5_000,
+    pool_size: int = 8,
+    pool_timeout_s: float = 5.0,
+    statement_timeout_ms: int = 30_000,
+    lock_timeout_ms: int = 5_000,
+) -> Engine:
     """An engine for `sqlite:///path/to/file.db` or `postgresql+psycopg://...`. Nothing is connected yet.
 
     Args:
@@ -51,6 +67,8 @@ def open_engine(url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8, p
         busy_timeout_ms: how long a SQLite writer waits for one in another process.
         pool_size: most connections held at once.
         pool_timeout_s: how long a transaction waits for a free one.
+        statement_timeout_ms: on PostgreSQL, when a statement is given up; a turn has given up on it long before.
+        lock_timeout_ms: on PostgreSQL, how long a statement waits for what another transaction holds.
 
     Raises:
         ValueError: the URL names SQLite without a file (every connection would see a database of its own), or a
@@ -73,6 +91,7 @@ def open_engine(url: str, *, busy_timeout_ms: int = 5_000, pool_size: int = 8, p
         # An exception must not carry what a user said into a log.
         hide_parameters=True,
         json_serializer=_as_json,
+        connect_args={} if sqlite else _postgresql_options(statement_timeout_ms, lock_timeout_ms),
     )
     if sqlite:
         _prepare_sqlite(engine, busy_timeout_ms)
@@ -125,7 +144,8 @@ class Transactions:
     async def write(self, body: Callable[[Session], T]) -> T:
         """`body` in one transaction: committed when it returns, rolled back when it raises.
 
-        When it breaks a constraint it is run once more, in a transaction of its own.
+        When it breaks a constraint it is run once more, in a transaction of its own; when the database picks it out of
+        a deadlock or cannot put it in order with others, a few times more.
 
         Raises:
             StoreUnavailableError: the database could not be written.
@@ -171,11 +191,18 @@ class Transactions:
 
     def _write(self, body: Callable[[Session], T]) -> T:
         with one_error():
-            try:
-                return self._commit(body)
-            except IntegrityError:
-                # Another process wrote the same row between our look and our insert: the second look sees it.
-                return self._commit(body)
+            for wait_ms in CONFLICT_WAITS_MS:
+                try:
+                    return self._commit(body)
+                except IntegrityError:
+                    # Another process wrote the same row between our look and our insert: the second look sees it.
+                    return self._commit(body)
+                except OperationalError as error:
+                    if getattr(error.orig, "sqlstate", None) not in _LOST_AGAINST_OTHERS:
+                        raise
+                    # Not at once, and not all at the same moment: whoever won has to get out of the way first.
+                    time.sleep(random.uniform(0.5, 1.5) * wait_ms / 1_000)
+            return self._commit(body)
 
     def _commit(self, body: Callable[[Session], T]) -> T:
         self._refuse_when_closed()
@@ -225,6 +252,20 @@ async def in_a_thread(call: Callable[[], T]) -> T:
 def writing_connection_options() -> dict[str, bool]:
     """Execution options of a connection that will write: on SQLite it takes the write lock as it begins."""
     return {_WRITES: True}
+
+
+def _postgresql_options(statement_timeout_ms: int, lock_timeout_ms: int) -> dict[str, object]:
+    settings = {
+        "statement_timeout": statement_timeout_ms,
+        "lock_timeout": lock_timeout_ms,
+        # A worker that dies in the middle of a transaction must not hold its locks until TCP notices.
+        "idle_in_transaction_session_timeout": 2 * statement_timeout_ms,
+    }
+    return {
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+        "connect_timeout": 5,
+        "application_name": "retold",
+    }
 
 
 def _prepare_sqlite(engine: Engine, busy_timeout_ms: int) -> None:
