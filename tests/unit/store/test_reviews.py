@@ -379,6 +379,31 @@ async def test_a_reviewer_names_a_category_only_where_no_policy_did_and_widens_n
     assert isinstance(decided.outcome, ReviewOutcome) is taken
 
 
+async def test_the_last_place_in_the_queue_is_taken_once_however_many_come_at_once(queue: Queue) -> None:
+    items = await asyncio.gather(*(queue.item(bound=5) for _ in range(12)))
+    assert sorted(item.status for item in items) == [ReviewStatus.DEFERRED] * 7 + [ReviewStatus.OPEN] * 5
+
+
+async def test_a_decision_and_a_change_of_the_record_at_once_end_in_one_of_two_ways(queue: Queue) -> None:
+    rita = await queue.reviewer()
+    for _ in range(6):
+        review = await queue.item()
+        decided, _, _ = await asyncio.gather(
+            queue.store.reviews.decide(sent(decision(rita, review), review), NOON),
+            queue.store.lifecycle.delete(ADA, review.record.id, actor="ada", reason="asked for", at=NOON),
+            queue.store.reviews.admit_deferred(bound=BOUND, at=NOON),
+        )
+        now = await stored(queue, review)
+        if isinstance(decided.outcome, ReviewOutcome):
+            assert now.status is ReviewStatus.PROMOTED
+        else:
+            assert decided.outcome.kind is RefusedDecision.WITHDRAWN and now.status is ReviewStatus.WITHDRAWN
+        assert (await queue.events(review)).count("record.activation_reviewed") == (
+            1 if now.status is ReviewStatus.PROMOTED else 0
+        )
+    assert await queue.store.ambient_records(ADA, NOON) == [], "deleted either way"
+
+
 # --- what people look at ------------------------------------------------------------------------------------------
 
 
