@@ -16,6 +16,7 @@ from retold.contracts.activation import ActivationReason, VerifiedEvidence
 from retold.contracts.extraction import (
     EXTRACTION_TURNS_MAX,
     PROPOSED_RECORDS_MAX,
+    Extraction,
     ExtractReport,
     OwnTurn,
     ProposedRecord,
@@ -101,9 +102,14 @@ class Transcripts(Protocol):
         until: datetime,
         *,
         actor: str,
+        by: str,
         at: datetime,
     ) -> Kept:
-        """Write the proposals, and that the session is read up to `until`, in one transaction."""
+        """Write the proposals, and that the session is read up to `until`, in one transaction.
+
+        Args:
+            by: the extractor and its version, for the audit trail.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +134,13 @@ class ExtractionService:
         if unread is None:
             return Round(report=ExtractReport())
         try:
-            proposals = await self._proposals(unread.turns)
+            proposals, by = await self._proposals(unread.turns)
         except Exception as error:  # noqa: BLE001 - whatever an extractor does, the session stays due
             return Round(report=ExtractReport(turns_read=0, failed=_why(failure_of(error))))
         accepted, refused = await self._checked(principal, proposals, unread.turns)
-        kept = await self.transcripts.keep(principal, session_id, accepted, unread.until, actor=actor, at=self.now())
+        kept = await self.transcripts.keep(
+            principal, session_id, accepted, unread.until, actor=actor, by=by, at=self.now()
+        )
         report = ExtractReport(
             turns_read=len(unread.turns),
             proposed=len(proposals),
@@ -142,17 +150,21 @@ class ExtractionService:
         )
         return Round(report=report, changed=kept.changed, more=True)
 
-    async def _proposals(self, turns: Sequence[OwnTurn]) -> list[ProposedRecord]:
+    async def _proposals(self, turns: Sequence[OwnTurn]) -> tuple[list[ProposedRecord], str]:
+        """What the extractor proposes, and who it is."""
         proposals: list[ProposedRecord] = []
+        by = "nobody: nothing was said"
         for start in range(0, len(turns), EXTRACTION_TURNS_MAX):
-            proposals += await self._extract(turns[start : start + EXTRACTION_TURNS_MAX])
-        return proposals
+            for extraction in await self._extract(turns[start : start + EXTRACTION_TURNS_MAX]):
+                proposals += extraction.proposals
+                by = f"{extraction.extractor} {extraction.extractor_version}"
+        return proposals, by
 
-    async def _extract(self, turns: Sequence[OwnTurn]) -> Sequence[ProposedRecord]:
+    async def _extract(self, turns: Sequence[OwnTurn]) -> Sequence[Extraction]:
         asked = call_policy(self.extractor.extract, turns, pool=self.pool)
-        proposals = (await within(self.timeout_ms, asked)).proposals
-        if len(proposals) < PROPOSED_RECORDS_MAX or len(turns) == 1:
-            return proposals
+        extraction = await within(self.timeout_ms, asked)
+        if len(extraction.proposals) < PROPOSED_RECORDS_MAX or len(turns) == 1:
+            return [extraction]
         # As many as one answer can hold: there may be more in these turns, and they are not read a second time.
         half = len(turns) // 2
         return [*await self._extract(turns[:half]), *await self._extract(turns[half:])]

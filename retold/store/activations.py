@@ -198,6 +198,7 @@ def settle(session: Session, evaluation: Evaluation, at: datetime, terms: Review
             bound=terms.bound,
             at=at,
             lives_for=terms.lives_for,
+            language=evaluation.language,
         ).review_id
     else:
         why = f"evaluated again: {evaluation.reason.value.replace('_', ' ')}"

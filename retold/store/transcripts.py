@@ -66,12 +66,13 @@ class Transcripts:
         until: datetime,
         *,
         actor: str,
+        by: str,
         at: datetime,
     ) -> Kept:
         """Write the proposals as provisional records, and that the session is read up to `until`."""
         return await self._transactions.write(
             lambda session: keep(
-                session, principal, session_id, accepted, until, actor=actor, at=at, new_id=self._new_id
+                session, principal, session_id, accepted, until, actor=actor, by=by, at=at, new_id=self._new_id
             )
         )
 
@@ -197,6 +198,7 @@ def keep(
     until: datetime,
     *,
     actor: str,
+    by: str,
     at: datetime,
     new_id: Callable[[], str],
 ) -> Kept:
@@ -212,7 +214,7 @@ def keep(
                 source=source,
                 said_now=False,
             )
-            changes = Changes(session, principal, actor=actor, reason="extracted", at=at, new_id=new_id)
+            changes = Changes(session, principal, actor=actor, reason=f"extracted by {by}", at=at, new_id=new_id)
             kept = _with(kept, some, remember(changes, [_write(each) for each in some], manner))
     mark_read(session, principal, session_id, until)
     return kept

@@ -26,6 +26,7 @@ from retold.contracts.stages import FailureKind, StageFailure
 from retold.contracts.turn import Principal
 from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import CategoryPolicy, RetrievalCategoryPolicy
+from retold.policy.activation.reading import read
 from retold.policy.activation.rules import decide_activation, eligibility
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
@@ -84,6 +85,8 @@ class Evaluation:
     evidence: VerifiedEvidence | None
     category: CategoryDecision | None
     policy_failure: StageFailure | None
+    language: str | None
+    """Of the user's words, where it is one with reviewed word lists."""
     outcome: ActivationOutcome
     reason: ActivationReason
     after: datetime | None
@@ -193,6 +196,7 @@ class ActivationService:
             evidence=evidence,
             category=category,
             policy_failure=failure,
+            language=None if evidence is None else _language_of(evidence.span),
             outcome=outcome,
             reason=reason,
             after=subject.decided_at,
@@ -218,6 +222,10 @@ class ActivationService:
             return await within(self.timeout_ms, asked), None
         except Exception as error:  # noqa: BLE001 - whatever a policy does, it cannot promote by failing
             return None, failure_of(error)
+
+
+def _language_of(span: str) -> str | None:
+    return next((sentence.language for sentence in read(span).sentences if sentence.language is not None), None)
 
 
 def stands(subject: Subject, at: datetime) -> bool:

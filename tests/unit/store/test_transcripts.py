@@ -114,7 +114,8 @@ async def test_what_the_user_said_enters_as_provisional_with_the_turn_as_its_evi
     (ref,) = record.evidence
     turn = await store.session_turn(ref)
     assert turn is not None and turn.text == STATED
-    assert [event.event for event in await store.audit_events(ADA, record.id)] == ["record.extracted"]
+    (extracted,) = await store.audit_events(ADA, record.id)
+    assert (extracted.event, extracted.reason) == ("record.extracted", "extracted by scripted 1")
     # All is read now: nobody is asked again.
     assert await read(store, extractor) == Round(report=found.report.model_copy(update=_NOTHING))
     assert len(extractor.shown) == 1
