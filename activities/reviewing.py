@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
@@ -38,24 +39,25 @@ class ReviewActivities:
     desk: ReviewDesk
     notifier: ReviewNotifier
     workflows: ReviewWorkflows
+    now: Callable[[], datetime] = utc_now
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
         return [self.step_review, self.decide_review, self.start_reviews]
 
     @activity.defn(name=names.STEP_REVIEW)
     async def step_review(self, request: ReviewStepInput) -> ReviewState:
-        state = await self.desk.step(request.review_id, ReviewStep.LOOK, utc_now())
+        state = await self.desk.step(request.review_id, ReviewStep.LOOK, self.now())
         if request.step is not ReviewStep.LOOK and not state.ended:
             # Told first, noted then: whoever dies in between tells them twice, never not at all.
             notified = await self._notify(request.step, state)
-            state = await self.desk.step(request.review_id, request.step, utc_now(), notified=notified)
+            state = await self.desk.step(request.review_id, request.step, self.now(), notified=notified)
         if state.status in (ReviewStatus.EXPIRED, ReviewStatus.WITHDRAWN):
             metrics.count(metrics.REVIEW_DECISIONS, ended=state.status.value)
         return state
 
     @activity.defn(name=names.DECIDE_REVIEW)
     async def decide_review(self, sent: SentDecision) -> DecisionAnswer:
-        decided = await self.desk.decide(sent, utc_now())
+        decided = await self.desk.decide(sent, self.now())
         if isinstance(decided.outcome, ReviewOutcome):
             if not decided.repeated:
                 metrics.count(metrics.REVIEW_DECISIONS, ended=decided.outcome.status.value)

@@ -31,6 +31,8 @@ from retold.store.tables import ReviewRow
 from retold.store.upsert import dialect_of
 
 ACTOR = "retold"
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""Temporal's clock says when an item's time is over; by this one it must be, too, or nearly."""
 RUNNING = "running"
 TOLD = "told"
 _WAITING = [status.value for status in OPEN_REVIEW_STATUSES]
@@ -165,7 +167,7 @@ def _step(session: Session, row: ReviewRow, step: ReviewStep, at: datetime, noti
         case ReviewStep.ESCALATE if row.escalated_at is None:
             row.escalated_at = at
             _audited(session, row, "review.escalated", at, ACTOR, before=before, why=reached or f"to {row.owner}")
-        case ReviewStep.EXPIRE:
+        case ReviewStep.EXPIRE if row.expires_at <= at + CLOCKS_DIFFER:
             _end(row, ReviewStatus.EXPIRED, at)
             why = "nobody decided in time; the record stays conditional"
             _audited(session, row, "review.expired", at, ACTOR, before=before, why=why)

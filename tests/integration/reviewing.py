@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -46,6 +47,16 @@ class Told:
 
 
 @dataclass
+class Clock:
+    """The store's, which goes along when a server skips time."""
+
+    ahead: timedelta = timedelta(0)
+
+    def now(self) -> datetime:
+        return utc_now() + self.ahead
+
+
+@dataclass
 class Desk:
     """Everything a reviewer, a worker and a test of both need."""
 
@@ -55,6 +66,7 @@ class Desk:
     workflows: ReviewWorkflows
     activities: ReviewActivities
     task_queue: str
+    clock: Clock
 
     @property
     def store(self) -> Store:
@@ -100,9 +112,10 @@ async def review_desk(client: Client, folder: Path, **settings: Any) -> AsyncIte
     store, told, task_queue = Store(engine), Told(), f"reviews-{uuid4()}"
     principal = Principal(tenant=f"acme/{uuid4()}"[:30], user="ada")
     workflows = ReviewWorkflows(client, store.reviews, told, ReviewSettings(**settings), task_queue=task_queue)
-    activities = ReviewActivities(store.reviews, told, workflows)
+    clock = Clock()
+    activities = ReviewActivities(store.reviews, told, workflows, clock.now)
     try:
-        yield Desk(client, Queue(store, engine, utc_now(), principal), told, workflows, activities, task_queue)
+        yield Desk(client, Queue(store, engine, utc_now(), principal), told, workflows, activities, task_queue, clock)
     finally:
         await store.close()
 

@@ -41,6 +41,11 @@ async def desk(skipping: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[D
         yield desk
 
 
+async def skip(skipping: WorkflowEnvironment, desk: Desk, review: Review, length: timedelta) -> None:
+    desk.clock.ahead += length
+    await skipping.fast_forward(desk.handle(review), length)
+
+
 async def events_reach(desk: Desk, review: Review, expected: list[str]) -> None:
     async def reached() -> bool:
         return await desk.queue.events(review) == expected
@@ -53,10 +58,10 @@ async def test_nobody_decides_a_reminder_an_escalation_an_expiry_and_the_record_
 ) -> None:
     review, rita = await desk.opened(), await desk.queue.reviewer()
     so_far = ["review.opened"]
-    await skipping.fast_forward(desk.handle(review), timedelta(hours=47))
+    await skip(skipping, desk, review, timedelta(hours=47))
     await events_reach(desk, review, so_far)
     for hours, event in ((2, "review.reminded"), (72, "review.escalated"), (24 * 9 + 1, "review.expired")):
-        await skipping.fast_forward(desk.handle(review), timedelta(hours=hours))
+        await skip(skipping, desk, review, timedelta(hours=hours))
         so_far.append(event)
         await events_reach(desk, review, so_far)
     assert (await desk.outcome(review)).status is ReviewStatus.EXPIRED
@@ -74,7 +79,7 @@ async def test_a_decision_after_the_reminder_is_not_stale_and_the_clock_stops(
 ) -> None:
     review, rita = await desk.opened(), await desk.queue.reviewer()
     desk.told.away = True  # nobody can be told: the item goes on, and says so
-    await skipping.fast_forward(desk.handle(review), timedelta(hours=49))
+    await skip(skipping, desk, review, timedelta(hours=49))
     await events_reach(desk, review, ["review.opened", "review.reminded"])
     reminded = (await desk.store.audit_events(review.principal, review.review_id))[-1]
     assert reminded.reason == "nobody could be notified"
@@ -88,5 +93,5 @@ async def test_a_record_that_changes_without_a_word_withdraws_its_item_at_the_ne
 ) -> None:
     review = await desk.opened()
     change(desk.queue.engine, RecordRow, RecordRow.id == review.record.id, version=2)
-    await skipping.fast_forward(desk.handle(review), timedelta(hours=25))
+    await skip(skipping, desk, review, timedelta(hours=25))
     assert (await desk.outcome(review)).status is ReviewStatus.WITHDRAWN
