@@ -164,6 +164,8 @@ async def test_the_clock_reminds_escalates_and_expires_once_and_nothing_of_it_ma
     for step in (ReviewStep.LOOK, ReviewStep.REMIND, ReviewStep.REMIND, ReviewStep.ESCALATE, ReviewStep.ESCALATE):
         state = await steps(review.review_id, step, NOON + HOUR)
     assert (state.reminded, state.escalated, state.version) == (True, True, review.version)
+    early = await steps(review.review_id, ReviewStep.EXPIRE, NOON + LIVES - HOUR)
+    assert early == state, "no workflow whatever it was started with ends an item before its time"
     for _ in range(2):
         state = await steps(review.review_id, ReviewStep.EXPIRE, NOON + LIVES)
     assert state.status is ReviewStatus.EXPIRED
