@@ -8,10 +8,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from pydantic import ValidationError
 from sqlmodel import col, select
 
 from retold.contracts.lifecycle import CorrectInput, LifecycleReport
 from retold.contracts.record import ACTIVE_STATUSES, Activation, RecordStatus, RecordWrite, Source
+from retold.contracts.refusal import refusal_text
 from retold.policy.authority import Claim, overlap, prevailing, settle, stated_at, stronger
 from retold.store.changes import Changes, make_conditional
 from retold.store.records import as_record, require_promotable
@@ -103,7 +105,7 @@ def correct(changes: Changes, asked: CorrectInput) -> LifecycleReport:
         return report([row], settling.effects, [row.id] if changes.made_before(row, "record.corrected") else [])
     _require_version(row, asked.expected_version)
     _require_active(row)
-    said = RecordWrite(**{**{field: getattr(row, field) for field in _WRITTEN}, **given})
+    said = _as_corrected(row, given)
     refuse_secrets(
         [("text", said.text), ("attribute", said.attribute or ""), *(("entities", e) for e in said.entities)]
     )
@@ -271,6 +273,13 @@ def _prevail(changes: Changes, settling: Settling, winner: RecordRow, loser: Rec
 def _comparable(one: RecordRow, other: RecordRow) -> bool:
     """A stronger source holds whatever it is about; the later of two equals only if both fill the same attribute."""
     return one.source != other.source or (slot_of(one) is not None and slot_of(one) == slot_of(other))
+
+
+def _as_corrected(row: RecordRow, given: dict[str, Any]) -> RecordWrite:
+    try:
+        return RecordWrite(**{**{field: getattr(row, field) for field in _WRITTEN}, **given})
+    except ValidationError as error:
+        raise ChangeRefusedError(refusal_text(error).removeprefix("request: ")) from None
 
 
 def _one_gave_way(one: RecordRow, other: RecordRow) -> bool:
