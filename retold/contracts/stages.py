@@ -55,6 +55,10 @@ class Stage(StrEnum):
     RETRIEVE = "retrieve"
     ADMIT = "admit"
     REGENERATE = "regenerate"
+    EXTRACT = "extract"
+    """Not of a turn: what a model used to propose records from what was said."""
+    CATEGORISE = "categorise"
+    """Not of a turn: what a model used to say what a standing preference is about."""
 
 
 class FailureKind(StrEnum):

@@ -16,7 +16,7 @@ from retold.contracts.extraction import OwnTurn
 from retold.contracts.record import MemoryRecord
 from retold.policy.activation.claims import Claims, claims_of
 from retold.policy.activation.instruction import read_instruction
-from retold.policy.activation.reading import Reading, Sentence, read
+from retold.policy.activation.reading import Reading, Sentence, read, read_record
 from retold.policy.activation.words import UNSPACED_SCRIPTS, fold, script_of, tokens_of
 from retold.policy.ports import Embedder
 
@@ -24,8 +24,6 @@ TURNS_SEARCHED = 200
 """The latest own turns that are searched; a statement older than that needs to be said again."""
 MIN_SIMILARITY = 0.62
 """Cosine from which a sentence may stand for a fact that is worded otherwise. It only locates; see `_agrees`."""
-MIN_SIMILARITY_OF_INSTRUCTIONS = 0.35
-"""Where object and sign of an instruction already agree, the rest only must not be about something else."""
 
 
 async def find_evidence(
@@ -44,11 +42,19 @@ async def find_evidence(
     wanted = _Wanted(record)
     for turn in reversed(recent):
         reading = read(turn.text)
-        if (spot := _same_words(turn.text, reading, record.text)) is not None and wanted.agrees(reading, spot):
+        if (spot := _same_words(turn.text, reading.own, record.text)) is not None and wanted.agrees(reading, spot):
             verbatim = record.text.strip().rstrip(".!。") in turn.text
             method = EvidenceMethod.EXACT if verbatim else EvidenceMethod.NORMALISED
             return _evidence(turn, spot, method)
     return await _similar(wanted, recent, embedder)
+
+
+def span_of_same_words(text: str, said: str) -> str | None:
+    """The words of a turn that equal `said` but for case, width, marks and punctuation; None: they are not there."""
+    if said in text:
+        return said
+    spot = _same_words(text, text, said)
+    return None if spot is None else text[spot.start : spot.end]
 
 
 class _Spot(NamedTuple):
@@ -67,14 +73,14 @@ class _Wanted:
 
     def __init__(self, record: MemoryRecord) -> None:
         self.text = record.text
-        self.sentences = read(record.text).sentences
+        self.sentences = read_record(record.text).sentences
         self.claims: Claims = claims_of(self.sentences)
         self.for_a_while = record.valid_until is not None or any(
             sentence.has("temporary", "condition", "task") for sentence in self.sentences
         )
         self.denies = any(sentence.has("not") for sentence in self.sentences)
-        self.details = _details(record.text)
         self.unknown = {word for sentence in self.sentences for clause in sentence.clauses for word in clause.unknown}
+        self.details = _details(record.text, self.unknown)
 
     def agrees(self, reading: Reading, spot: _Spot) -> bool:
         """Whether the user's sentences at the spot are a plain claim with the record's sign, object and scope."""
@@ -109,21 +115,20 @@ async def _similar(wanted: _Wanted, turns: Sequence[OwnTurn], embedder: Embedder
     if not candidates:
         return None
     if not wanted.claims.empty:
+        # Of an instruction object, sign and scope are known, and words that no list knows must have been said.
+        # That is more than nearness could prove, so no embedder is asked.
         plain = [each for each in candidates if wanted.adds_nothing(each.sentence)]
-        if plain:
-            # The sentence that says it plainest, else the latest: a need alone ("I read braille") asks for nothing.
-            chosen = next((each for each in plain if _is_plain(each)), plain[0])
-            return _evidence(chosen.turn, chosen.spot, EvidenceMethod.SIMILAR)
+        chosen = next((each for each in plain if _is_plain(each)), plain[0] if plain else None)
+        return None if chosen is None else _evidence(chosen.turn, chosen.spot, EvidenceMethod.SIMILAR)
     if embedder is None:
         return None
     vectors = await embedder.embed_passages([wanted.text, *(each.sentence.text for each in candidates)])
     scores = [float(each) for each in vectors[1:] @ vectors[0]]
     best = max(range(len(scores)), key=lambda at: scores[at])
-    least = MIN_SIMILARITY if wanted.claims.empty else MIN_SIMILARITY_OF_INSTRUCTIONS
-    if scores[best] < least:
+    if scores[best] < MIN_SIMILARITY:
         return None
-    chosen = candidates[best]
-    return _evidence(chosen.turn, chosen.spot, EvidenceMethod.SIMILAR, min(1.0, max(0.0, scores[best])))
+    nearest = candidates[best]
+    return _evidence(nearest.turn, nearest.spot, EvidenceMethod.SIMILAR, min(1.0, max(0.0, scores[best])))
 
 
 def _is_plain(candidate: _Candidate) -> bool:
@@ -149,15 +154,16 @@ def _sentences(turns: Sequence[OwnTurn]) -> Iterator[_Candidate]:
                 yield _Candidate(turn, spot, sentence)
 
 
-def _same_words(text: str, reading: Reading, said: str) -> _Spot | None:
+def _same_words(text: str, own: str, said: str) -> _Spot | None:
     """Where the same words stand in a row, whatever their case, width, marks and punctuation; the last such place."""
     sought, _ = _plain(said)
-    held, places = _plain(reading.own)
+    held, places = _plain(own)
     if not sought.strip():
         return None
     at = held.rfind(sought)
     while at >= 0:
-        start, last = places[at], places[at + len(sought) - 1]
+        edge = int(sought.startswith(" "))
+        start, last = places[at + edge], places[at + len(sought) - 1 - edge]
         end = last + 1
         while end < len(text) and not text[end].isspace() and fold(text[end]) == "":
             end += 1
@@ -180,17 +186,16 @@ def _plain(text: str) -> tuple[str, list[int]]:
         if not unspaced:
             chars.append(" ")
             places.append(token.end - 1)
-    if not unspaced and places:
-        places[0] = places[1] if len(places) > 1 else 0
     return "".join(chars), places
 
 
 _NAME = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÞА-ЯΑ-Ω][\w’'-]+|\d+(?:[.,:]\d+)*")
 
 
-def _details(text: str) -> set[str]:
-    """Numbers, and words with a capital inside a sentence: they must be the same, however near the rest is."""
-    return {token.word for match in _NAME.finditer(text) for token in tokens_of(match.group())} - {"i"}
+def _details(text: str, unknown: set[str]) -> set[str]:
+    """Numbers and names: they must be the same, however near the rest is. A name no list knows has a capital."""
+    words = {token.word for match in _NAME.finditer(text) for token in tokens_of(match.group())}
+    return {word for word in words if word in unknown or word[0].isdigit()}
 
 
 def _evidence(turn: OwnTurn, spot: _Spot, method: EvidenceMethod, similarity: float = 1.0) -> VerifiedEvidence:

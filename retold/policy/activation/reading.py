@@ -90,6 +90,12 @@ def read(text: str) -> Reading:
     return Reading(own, sentences)
 
 
+@lru_cache(maxsize=256)
+def read_record(text: str) -> Reading:
+    """Read the text of a record: all of it counts, quotation marks included."""
+    return Reading(text, tuple(_sentences(text)))
+
+
 def _with_neighbours(sentences: list[Sentence]) -> list[Sentence]:
     """A sentence too strange to tell its language is still searched for doubts, in the language around it."""
     spoken = Counter(each.language for each in sentences if each.language is not None)

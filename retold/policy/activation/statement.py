@@ -8,7 +8,7 @@ from retold.contracts.activation import ActivationOutcome, ActivationReason, Ver
 from retold.contracts.extraction import OwnTurn
 from retold.policy.activation.claims import Claims, claims_of
 from retold.policy.activation.instruction import Instruction, is_bare, read_instruction
-from retold.policy.activation.reading import Reading, read
+from retold.policy.activation.reading import Reading, read, read_record
 
 EARLIER_TURNS_READ = 50
 """Own turns before and after the evidence that are read for contradiction; a session's, not a life's."""
@@ -37,7 +37,7 @@ def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequenc
         worst = next((doubt for doubt in doubts if doubt not in _NARROWS), doubts[0])
         return (ActivationOutcome.CONDITIONAL if worst in _NARROWS else ActivationOutcome.REVIEW), worst
     claims = claims_of(each.sentence for each in instructions)
-    recorded = read(record_text).sentences
+    recorded = read_record(record_text).sentences
     wanted = claims_of(recorded)
     if wanted.contradicts(claims):
         return ActivationOutcome.REVIEW, ActivationReason.NEGATED
