@@ -41,6 +41,8 @@ OVERDUE = timedelta(minutes=10)
 """An item still open this long after its end has no workflow any more."""
 TOLD_AGAIN_AFTER_S = 3_600
 TRIED_AGAIN_AFTER_S = 60
+NOTIFIED_WITHIN_S = 10
+_AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _ATTRIBUTES = {name: SearchAttributeKey.for_keyword(name) for name in names.REVIEW_ATTRIBUTES}
 
 
@@ -81,25 +83,39 @@ class ReviewWorkflows:
         if backlog.deferred and not backlog.full:
             await self._desk.admit_deferred(bound=bound, at=utc_now())
         await self._say_if_full(backlog)
-        while len(due := await self._desk.due_to_start(overdue_before=utc_now() - OVERDUE, limit=BATCH)) > 0:
-            await self.start(due)
-            if len(due) < BATCH:
-                break
+        await self._start_what_is_due()
         await self.tell(await self._desk.due_to_hear(BATCH))
 
+    async def _start_what_is_due(self) -> None:
+        seen: set[str] = set()
+        while True:
+            due = await self._desk.due_to_start(overdue_before=utc_now() - OVERDUE, limit=BATCH)
+            fresh = [item for item in due if item.review_id not in seen]
+            if not fresh:  # what could not start, or was started already and is only late, is for the next sweep
+                return
+            await self.start(fresh)
+            seen |= {item.review_id for item in fresh}
+
     async def start(self, due: Sequence[DueReview]) -> int:
-        """Start these items' workflows, unless they run; how many there are."""
+        """Start these items' workflows, unless they run; how many run now. One that cannot start stops no other."""
         slots = asyncio.Semaphore(AT_ONCE)
+        started: list[str] = []
 
         async def one(item: DueReview) -> None:
             async with slots:
-                await self._start(item)
+                try:
+                    await self._start(item)
+                except RPCError as error:
+                    if error.status in _AWAY:
+                        raise
+                    logger.warning("review %s cannot start: %s", item.review_id, error.message)
+                else:
+                    started.append(item.review_id)
 
         for at in range(0, len(due), BATCH):
-            batch = due[at : at + BATCH]
-            await asyncio.gather(*(one(item) for item in batch))
-            await self._desk.workflows_started([item.review_id for item in batch])
-        return len(due)
+            await asyncio.gather(*(one(item) for item in due[at : at + BATCH]))
+        await self._desk.workflows_started(started)
+        return len(started)
 
     async def tell(self, review_ids: Sequence[str]) -> None:
         """Have the workflows of items that ended elsewhere look."""
@@ -181,7 +197,8 @@ class ReviewWorkflows:
             bound=backlog.bound,
         )
         try:
-            await self._notifier.notify(notice)
+            async with asyncio.timeout(NOTIFIED_WITHIN_S):
+                await self._notifier.notify(notice)
         except Exception as error:  # noqa: BLE001 - a notifier raises what it likes, and the sweep goes on
             logger.warning("nobody was told that the review backlog is full: %s", type(error).__name__)
 

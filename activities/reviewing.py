@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.review_workflows import ReviewWorkflows
+from activities.review_workflows import NOTIFIED_WITHIN_S, ReviewWorkflows
 from retold.contracts import names
 from retold.contracts.review import (
     DecisionAnswer,
@@ -30,7 +30,6 @@ from retold.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
-NOTIFIED_WITHIN_S = 10
 _OCCASIONS = {ReviewStep.REMIND: Occasion.REMINDER, ReviewStep.ESCALATE: Occasion.ESCALATION}
 
 
