@@ -364,7 +364,9 @@ def hosted_judge(role: ModelRole, stack: AsyncExitStack) -> AdmissionPolicy:
 
 def _classifier(role: ModelRole, stack: AsyncExitStack) -> CategoryPolicy:
     if not role.is_local:
-        raise ValueError("classifier: a hosted classifier is not built in")
+        from retold.policy.reference.classifier import ReferenceCategoryPolicy
+
+        return ReferenceCategoryPolicy(_completion(role, stack))
     from retold.policy.local.record_categories import LocalCategoryPolicy
 
     return LocalCategoryPolicy()
@@ -372,7 +374,9 @@ def _classifier(role: ModelRole, stack: AsyncExitStack) -> CategoryPolicy:
 
 def _extractor(role: ModelRole, stack: AsyncExitStack) -> Extractor:
     if not role.is_local:
-        raise ValueError("extractor: a hosted extractor is not built in")
+        from retold.policy.reference.extractor import ReferenceExtractor
+
+        return ReferenceExtractor(_completion(role, stack))
     from retold.policy.local.extractor import LocalExtractor
 
     return LocalExtractor()
