@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,21 @@ async def test_a_sweep_starts_what_a_crash_left_behind_and_lets_deferred_items_i
         # Terminated by an operator: the row is still the truth, and a decision still counts.
         await desk.handle(items[1]).terminate()
         assert (await desk.reviews.send(decision(rita, items[1]))).status is ReviewStatus.PROMOTED
+
+
+async def test_an_item_whose_workflow_was_terminated_still_comes_to_its_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.review_workflows.OVERDUE", timedelta(0))
+    review = await desk.opened(lives_for=timedelta(seconds=2))
+    await desk.handle(review).terminate("by an operator")
+
+    async def expired() -> bool:
+        await desk.workflows.sweep()
+        return await status(desk, review) is ReviewStatus.EXPIRED
+
+    await eventually(expired)
+    assert (await desk.outcome(review)).status is ReviewStatus.EXPIRED
 
 
 async def test_an_item_that_many_knock_at_goes_on_in_a_new_run_and_loses_no_decision(
