@@ -63,6 +63,7 @@ from retold.cli.running_stack import Whereabouts
 from retold.cli.schema import schema
 from retold.cli.switch import list_switches, switch_off, switch_on
 from retold.cli.terminal import complain, let_go_of_stdout, out
+from retold.cli.trace import show_trace
 from retold.cli.turn import turn
 
 INTERRUPTED = 130
@@ -152,6 +153,7 @@ index.command("abandon")(abandon)
 app.add_typer(index, name="index")
 app.command("reconcile")(reconcile)
 app.command("rebuild-index")(rebuild)
+app.command("trace")(show_trace)
 app.command("migrate")(migrate_store)
 temporal.command("set-up")(set_up_temporal)
 temporal.command("check")(check_temporal)
