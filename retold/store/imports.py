@@ -68,7 +68,7 @@ class Importer:
         )
 
     def _turn(self, line: TranscriptWrite) -> bool:
-        if (forgotten := self._forgotten.why_not_turn(line)) is not None:
+        if (forgotten := self._forgotten.why_not_turn(line, self._changes.at)) is not None:
             raise RefusedWriteError(*forgotten)
         refuse_secrets([("text", line.text)])
         principal = self._changes.principal

@@ -6,8 +6,8 @@ The rules, for everything that writes:
   itself, leaves a decision without texts. What a principal says later is kept.
 * An answer that was written with a forgotten record is not kept, whenever it arrives.
 * A host's key of a forgotten record stays taken: the same import file does not bring the record back.
-* A statement or an imported turn dated before its principal or session was forgotten is refused, and so is a record
-  that rests on a turn which is not there any more.
+* A statement or an imported turn dated, or asked to be written, before its principal or session was forgotten is
+  refused, and so is a record that rests on a turn which is not there any more.
 * A statement without a date is made now: it is new, and kept. Digests of texts would refuse it too, and would let
   anybody try what the text had been; so there are none.
 """
@@ -125,17 +125,15 @@ class Forgotten:
             else:
                 self._everything = max(at, self._everything or at)
 
-    def why_not_asked(self, asked_at: datetime | None) -> str | None:
-        """Why nothing of an operation may be written; None: it may."""
-        if asked_at is not None and self._everything is not None and asked_at < self._everything:
-            return "this user was forgotten while it was under way; send it again if it is meant to be new"
-        return None
+    def why_not_record(self, line: RecordWrite, asked_at: datetime) -> tuple[str, str] | None:
+        """Field and reason of the refusal; None: the statement may be written.
 
-    def why_not_record(self, line: RecordWrite) -> tuple[str, str] | None:
-        """Field and reason of the refusal; None: the statement may be written."""
+        Args:
+            asked_at: when the write was asked for: one that was under way while its user was forgotten is from before.
+        """
         if line.id is not None and self._keys and key_digest(self._principal, line.id) in self._keys:
             return "id", "the record under this id was forgotten; a new statement needs an id of its own"
-        if line.created_at is not None and self._everything is not None and line.created_at < self._everything:
+        if self._everything is not None and min(asked_at, line.created_at or asked_at) < self._everything:
             return (
                 "created_at",
                 f"this user was forgotten at {self._everything:%Y-%m-%dT%H:%M:%SZ}; this is from before",
@@ -144,10 +142,11 @@ class Forgotten:
             return "evidence", "a turn it rests on is not stored, or was forgotten"
         return None
 
-    def why_not_turn(self, line: TranscriptWrite) -> tuple[str, str] | None:
+    def why_not_turn(self, line: TranscriptWrite, asked_at: datetime) -> tuple[str, str] | None:
         """Field and reason of the refusal; None: the turn may be written."""
         of_session = self._sessions.get(line.session_id)
-        times = [at for at in (self._everything, of_session) if at is not None and line.at < at]
+        said_at = min(asked_at, line.at)
+        times = [at for at in (self._everything, of_session) if at is not None and said_at < at]
         if not times:
             return None
         whose = "this user" if self._everything in times else "this session"

@@ -103,10 +103,8 @@ class Writer:
         Raises:
             RefusedWriteError: it holds a secret, is stored as another record, or was deleted, rejected or forgotten.
         """
-        if (forgotten := self._forgotten.why_not_record(line)) is not None:
+        if (forgotten := self._forgotten.why_not_record(line, self._changes.at)) is not None:
             raise RefusedWriteError(*forgotten)
-        if (forgotten_since := self._forgotten.why_not_asked(self._changes.at)) is not None:
-            raise RefusedWriteError("text", forgotten_since)
         refuse_secrets(_texts(line))
         hash_ = content_hash(line, line.temporary)
         same_key = self._by_key.get(line.id) if line.id is not None else None

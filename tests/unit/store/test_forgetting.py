@@ -224,8 +224,8 @@ async def test_a_session_goes_with_what_rests_on_it_alone(store: Store, put: Any
     same = "What is the weather like today?"
     await store.record_turn(turn("t1", user_text=same))
     await store.record_turn(turn("t2", session_id="s2", user_text=same))
-    put(SessionRow(tenant="acme", session_id="s3", user_id="ada", started_at=NOON, last_seen_at=NOON,
-                   profile=ProfileBlock(text="- both\n", records=(RecordRef(id="here", version=1),)).model_dump()))  # fmt: skip
+    held = ProfileBlock(text="- both\n", records=(RecordRef(id="here", version=1),)).model_dump()
+    put(SessionRow(tenant="acme", session_id="s3", user_id="ada", started_at=NOON, last_seen_at=NOON, profile=held))
 
     receipt = await receipt_of(store, await forget(store, ForgetSession(session_id="s")))
 
@@ -290,6 +290,8 @@ async def test_what_was_forgotten_is_not_imported_again_and_what_is_new_is(store
         (0, "id"), (1, "created_at"), (2, "evidence"), (3, "at"),
     ]  # fmt: skip
     assert (report.written, report.turns_written) == (1, 1)
+    under_way = await store.import_lines(ADA, lines[4:], actor="host", at=LATER - timedelta(seconds=1))
+    assert [line.field for line in under_way.refused] == ["created_at", "at"], "asked before, written after"
     other = LOOKALIKES[0]
     assert (await store.import_lines(other, lines[:2], actor="host", at=AFTER)).refused == ()
 
