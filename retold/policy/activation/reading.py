@@ -12,7 +12,7 @@ from itertools import pairwise
 from retold.policy.activation.own_words import BLANK, own_words
 from retold.policy.activation.words import Found, Token, WordLists, reviewed, script_of, tokens_of, unreviewed
 
-MIN_KNOWN = 0.45
+MIN_KNOWN = 0.3
 """Share of a sentence's letters that must stand in known words; below it, its language counts as not reviewed."""
 _NEAR = 0.9
 _SHORTLIST = 6
@@ -213,7 +213,8 @@ def languages_of(text: str, tokens: tuple[Token, ...]) -> tuple[str, ...]:
     weights = [min(len(token.word), 8) for token in tokens]
     total = sum(weights)
     scores = {
-        code: sum(weight for weight, known in zip(weights, lists[code].known(tokens), strict=True) if known) / total
+        code: sum(weight for weight, known in zip(weights, lists[code].recognised(tokens), strict=True) if known)
+        / total
         for code in candidates
     }
     best = max(scores.values(), default=0.0)

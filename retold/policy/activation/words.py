@@ -72,6 +72,24 @@ class _Entry(NamedTuple):
     """The words after the first: kind (`is`, `starts`, `ends`) and word."""
 
 
+class Vocabulary(NamedTuple):
+    """Single words of lists: whole, by their beginning, by their end."""
+
+    words: frozenset[str]
+    starts: frozenset[str]
+    ends: frozenset[str]
+
+    def holds(self, word: str) -> bool:
+        return (
+            word in self.words
+            or any(word[:size] in self.starts for size in range(2, len(word) + 1))
+            or any(word[-size:] in self.ends for size in range(2, min(len(word), 9)))
+        )
+
+
+_SEEN_MAX = 50_000
+
+
 @dataclass(frozen=True)
 class WordLists:
     """The lists of one language, prepared for looking up."""
@@ -84,6 +102,7 @@ class WordLists:
     entries: Mapping[tuple[str, str], tuple[str, ...]]
     """(list, key) -> its entries as written."""
     _seen: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+    _seen_anywhere: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def unspaced(self) -> bool:
@@ -96,26 +115,19 @@ class WordLists:
         return _visible(found)
 
     def known(self, tokens: tuple[Token, ...]) -> list[bool]:
-        """Which words occur in any list of this language, alone or inside a phrase."""
-        return [self._knows(token.word) for token in tokens]
+        """Which words occur in a list, alone or in a phrase, other than as what the user may be talking about."""
+        return [self._knows(token.word, self._vocabulary, self._seen) for token in tokens]
 
-    def says_fact(self, found: Iterable[Found]) -> str | None:
-        return next((one.key for one in found if one.list == "fact"), None)
+    def recognised(self, tokens: tuple[Token, ...]) -> list[bool]:
+        """Which words occur in any list at all: what a language is told by."""
+        return [self._knows(token.word, self._everything, self._seen_anywhere) for token in tokens]
 
-    def _knows(self, word: str) -> bool:
-        if (known := self._seen.get(word)) is None:
-            known = any(self._is_known(variant) for variant in self._variants(word))
-            if len(self._seen) < 50_000:
-                self._seen[word] = known
+    def _knows(self, word: str, vocabulary: Vocabulary, seen: dict[str, bool]) -> bool:
+        if (known := seen.get(word)) is None:
+            known = any(vocabulary.holds(variant) for variant in self._variants(word))
+            if len(seen) < _SEEN_MAX:
+                seen[word] = known
         return known
-
-    def _is_known(self, word: str) -> bool:
-        vocabulary, starts, ends = self._vocabulary
-        return (
-            word in vocabulary
-            or any(word[:size] in starts for size in range(2, len(word) + 1))
-            or any(word[-size:] in ends for size in range(2, min(len(word), 9)))
-        )
 
     def _variants(self, word: str) -> Iterator[str]:
         """The word, and without up to two prefixes that are written together with it (Arabic, Hebrew)."""
@@ -181,7 +193,7 @@ class WordLists:
     @property
     def exact_words(self) -> frozenset[str]:
         """Words of the lists that need no ending or beginning."""
-        return self._vocabulary[0]
+        return self._everything.words
 
     @cached_property
     def _symbols(self) -> tuple[tuple[str, str], ...]:
@@ -213,16 +225,23 @@ class WordLists:
         return exact, starts, ends
 
     @cached_property
-    def _vocabulary(self) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    def _vocabulary(self) -> Vocabulary:
+        return self._words_of(without=("fact", "topic"))
+
+    @cached_property
+    def _everything(self) -> Vocabulary:
+        return self._words_of(without=())
+
+    def _words_of(self, *, without: tuple[str, ...]) -> Vocabulary:
         by_kind: dict[str, set[str]] = {"is": set(), "starts": set(), "ends": set()}
         for (list_name, _), phrases in self.entries.items():
-            if list_name in ("fact", "topic"):
-                continue  # what the user talks about; a word of these explains nothing about an instruction
+            if list_name in without:
+                continue
             for phrase in phrases:
                 for words in self._spellings(list_name, phrase):
                     for kind, word in words:
                         by_kind[kind].add(word)
-        return frozenset(by_kind["is"]), frozenset(by_kind["starts"]), frozenset(by_kind["ends"])
+        return Vocabulary(*(frozenset(by_kind[kind]) for kind in ("is", "starts", "ends")))
 
     def _spellings(self, list_name: str, phrase: str) -> Iterator[tuple[tuple[str, str], ...]]:
         if _is_symbol(phrase):

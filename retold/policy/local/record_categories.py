@@ -72,9 +72,12 @@ class LocalRetrievalCategories:
 
 def _label(text: str) -> RetrievalCategory:
     sentences = read(text).sentences
-    if any(sentence.has("style", "access") and sentence.has("directive", "reply_noun") for sentence in sentences):
+    if any(
+        sentence.has("style", "access") and sentence.has("directive", "reply_noun", "standing")
+        for sentence in sentences
+    ):
         return RetrievalCategory.PREFERENCES
-    if any(sentence.has("languages") and sentence.has("directive", "reply_noun", "bare") for sentence in sentences):
+    if any(sentence.has("languages") and sentence.has("directive", "reply_noun", "standing") for sentence in sentences):
         return RetrievalCategory.PREFERENCES
     for label, pattern in _PATTERNS:
         if pattern.search(text):
