@@ -21,8 +21,8 @@ from retold.policy.activation.ports import CategoryPolicy, Extractor
 from retold.policy.activation.service import ActivationService
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, Certificate, PolicyIdentities, bundle_components, certify
-from retold.policy.limits import utc_now
 from retold.policy.extraction import ExtractionService
+from retold.policy.limits import utc_now
 from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
 from retold.policy.profile import ProfileAssembler, estimated_tokens
 from retold.policy.recording import TurnRecorder

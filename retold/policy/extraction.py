@@ -31,7 +31,10 @@ from retold.policy.activation.statement import judge_statement
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
 from retold.policy.own_words import BLANK, repeats
-from retold.policy.ports import Embedder
+from retold.policy.ports import Embedder, MalformedReplyError
+
+_TRIED_WHOLE = 12
+"""Turns of which a malformed answer is final. More are asked about again in halves."""
 
 _NOT_MEANT = (
     ActivationReason.QUOTED,
@@ -161,11 +164,17 @@ class ExtractionService:
         return proposals, by
 
     async def _extract(self, turns: Sequence[OwnTurn]) -> Sequence[Extraction]:
+        """One answer, or several where one cannot hold all of it: these turns are not read a second time."""
         asked = call_policy(self.extractor.extract, turns, pool=self.pool)
-        extraction = await within(self.timeout_ms, asked)
-        if len(extraction.proposals) < PROPOSED_RECORDS_MAX or len(turns) == 1:
-            return [extraction]
-        # As many as one answer can hold: there may be more in these turns, and they are not read a second time.
+        try:
+            extraction = await within(self.timeout_ms, asked)
+        except MalformedReplyError:
+            # Cut off, most likely: half of it may fit.
+            if len(turns) <= _TRIED_WHOLE:
+                raise
+        else:
+            if len(extraction.proposals) < PROPOSED_RECORDS_MAX or len(turns) == 1:
+                return [extraction]
         half = len(turns) // 2
         return [*await self._extract(turns[:half]), *await self._extract(turns[half:])]
 

@@ -273,6 +273,21 @@ async def test_more_statements_than_one_answer_holds_are_all_read(store: Store) 
     assert len(found.report.written) == 40
 
 
+async def test_an_answer_that_was_cut_off_is_asked_for_in_halves(store: Store) -> None:
+    await say(store, *(f"Statement number {number}." for number in range(40)), step=timedelta(seconds=1))
+
+    class Short(Scripted):
+        def extract(self, turns: Sequence[OwnTurn]) -> Extraction:
+            self.shown.append(turns)
+            if len(turns) > 10:
+                raise MalformedReplyError("cut_off")
+            return Extraction(proposals=tuple(whole_turns(turns)), extractor="scripted", extractor_version="1")
+
+    extractor = Short()
+    assert len((await read(store, extractor)).report.written) == 40
+    assert [len(turns) for turns in extractor.shown] == [40, 20, 10, 10, 20, 10, 10]
+
+
 async def test_turns_of_one_instant_stay_in_one_round(store: Store) -> None:
     await say(store, "earlier", at=NOON - MINUTE)
     await say(store, *(f"statement {number}" for number in range(60)), step=timedelta(0))
