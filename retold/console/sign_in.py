@@ -243,8 +243,8 @@ def believe(person: SignedIn, form: dict[str, str]) -> None:
 
 
 def _ours(target: str) -> str:
-    """The page to go to, if it is one of ours, else the queue: never another site."""
+    """The page to go to, if it is one of ours, else the queue. Path and query alone: never another site."""
     parts = urlsplit(target) if "\\" not in target and target.isprintable() else None
-    if parts is None or parts.scheme or parts.netloc or not parts.path.startswith(_PAGES):
+    if parts is None or not parts.path.startswith(_PAGES):
         return "/queue"
     return parts.path + (f"?{parts.query}" if parts.query else "")

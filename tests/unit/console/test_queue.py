@@ -134,9 +134,11 @@ async def test_another_tenant_s_items_are_not_there(page: Page) -> None:
         form = form_of((await browser.get(f"/reviews/{mine.review_id}")).text, "/reviews/")
         decided = {**form.fields, "resolution": "reject", "reason": "x"}
         assert (await browser.post(f"/reviews/{foreign.review_id}", data=decided)).text == missing.text
-        assert "harbour" not in (await browser.get(f"/queue?decided={foreign.review_id}")).text
     assert page.sent == []
     assert "harbour" not in (await browser.get("/history")).text
+    for ended, told in ((mine, True), (theirs, False)):
+        page.seeding.change(ended, status="rejected", resolved_at=START)
+        assert ("Rejected" in (await browser.get(f"/queue?decided={ended.review_id}")).text) is told
 
     nobody = await page.signed_in(await page.seeding.person("nina", tenants=[]))
     assert await listed(nobody) == []

@@ -37,10 +37,10 @@ async def test_a_token_opens_the_queue_and_signing_out_closes_it(page: Page) -> 
     assert queue.status_code == 200 and "Rita Okonjo" in queue.text
 
     cookie = browser.cookies["retold"]
+    assert await is_in(page.browser(Cookie=f"retold={cookie}")), "it is the cookie that opens the page"
     left = await browser.post("/sign-out", data=form_of(queue.text, "/sign-out").fields)
     assert left.headers["location"] == "/sign-in" and "retold" not in browser.cookies
-    browser.cookies.set("retold", cookie, domain="localhost")
-    assert not await is_in(browser), "the session is over, not only its cookie"
+    assert not await is_in(page.browser(Cookie=f"retold={cookie}")), "the session is over, not only its cookie"
 
 
 async def test_the_cookie_is_nobody_else_s(page: Page) -> None:
