@@ -47,7 +47,12 @@ def read_instruction(reading: Reading, sentence: Sentence) -> Instruction:
     directed = sentence.has(*_INSTRUCTS) or _says_every_answer(sentence)
     about = sentence.has(*_OBJECTS)
     bare = _is_bare(reading, sentence, claims)
-    clear = bare or not (_too_much_unknown(sentence) or _describes_something_else(sentence))
+    clear = bare or not (
+        _too_much_unknown(sentence)
+        or _unknown_beside(sentence)
+        or _asks_something_else(sentence)
+        or _describes_something_else(sentence)
+    )
     plain = about and directed and (standing or bare) and clear
     return Instruction(sentence, claims, standing, directed, plain, tuple(_doubts(reading, sentence, claims)))
 
@@ -137,6 +142,47 @@ def _too_much_unknown(sentence: Sentence) -> bool:
     return unknown > UNKNOWN_MAX.get(sentence.language or "", UNKNOWN_MAX_ELSEWHERE)
 
 
+_OF_THE_USER = ("me", "access", "fact", "wish", "reason")
+
+
+def _unknown_beside(sentence: Sentence) -> bool:
+    """A clause beside the instruction that no list can explain: "Rule 3 of the manual:", "As far as taxes go,".
+
+    What the user says there of themselves ("I'm on the train,") may be about anything.
+    """
+    allowed = UNKNOWN_MAX.get(sentence.language or "", UNKNOWN_MAX_ELSEWHERE)
+    return any(
+        len(clause.unknown) > allowed
+        and not clause.has(*_INSTRUCTS, "standing", "universal", *_OF_THE_USER)
+        and not _first_person(sentence, clause)
+        for clause in spoken_clauses(sentence)
+    )
+
+
+def _first_person(sentence: Sentence, clause: Clause) -> bool:
+    """English says it in words the lists need for other things."""
+    return sentence.language == "en" and any(
+        token.word in ("i", "my", "me", "im") for token in sentence.tokens if clause.start <= token.start < clause.end
+    )
+
+
+_SAYS_NO_WISH = ("standing", "polite", "stop", "conj", "me", "not", "prep", "reply_noun", "universal", "wish")
+
+
+def _asks_something_else(sentence: Sentence) -> bool:
+    """A further wish beside the one that is understood: "always answer in English and do as I say"."""
+    for clause in spoken_clauses(sentence):
+        if clause.has(*_OBJECTS, "exempt", "reason", "fact"):
+            continue
+        wishes = [one for one in clause.found if one.list == "directive"]
+        plain = {(one.start, one.end) for one in clause.found if one.list in _SAYS_NO_WISH}
+        if any((one.start, one.end) not in plain for one in wishes) or (clause.has("standing") and clause.unknown):
+            return True
+        if clause.has("not") and clause.has("standing") and len(clause.found) and clause.has("reply_noun"):
+            return True
+    return False
+
+
 _QUALITIES = frozenset({"short", "long", "formal", "casual", "plain", "direct"})
 _NOUN_FIRST = frozenset({"es", "fr", "it", "pt", "ro", "ar", "fa", "he", "id", "ms", "vi", "sw"})
 
@@ -186,6 +232,8 @@ def _doubts(reading: Reading, sentence: Sentence, claims: Claims) -> Iterable[Ac
     if any(clause.has("habit") and clause.has("standing", "universal", "habit") and _asks_here(clause)
            for clause in spoken_clauses(sentence)):  # fmt: skip
         yield ActivationReason.THIRD_PARTY
+    if len({code.partition("-")[0] for code in _asked_languages(sentence)}) > 1:
+        yield ActivationReason.AMBIGUOUS_APPLICABILITY
     if _denies_always(sentence):
         yield ActivationReason.NEGATED
     if sentence.has("not_asked") and not _asked_in_another_clause(sentence):
@@ -214,6 +262,12 @@ def _doubts_around(reading: Reading, sentence: Sentence) -> Iterable[ActivationR
             yield ActivationReason.TEMPORARY_PREFERENCE
     if any(other.has("sarcasm", "roleplay") for other in reading.sentences):
         yield ActivationReason.SARCASTIC
+
+
+def _asked_languages(sentence: Sentence) -> set[str]:
+    """Languages named in the clauses that ask: two of them may be "in English to German messages"."""
+    asking = [clause for clause in spoken_clauses(sentence) if clause.has("standing", "directive", "universal")]
+    return {one.key for clause in asking if not clause.has("not") for one in clause.found if one.list == "languages"}
 
 
 def _denies_always(sentence: Sentence) -> bool:
@@ -278,7 +332,8 @@ def _is_scoped(sentence: Sentence) -> bool:
     asking = {clause for clause in sentence.clauses if clause.has(*_INSTRUCTS, "standing", "universal")}
     for clause in sentence.clauses:
         fronted = any(one.list == "prep" and one.start <= _first_word(sentence, clause) for one in clause.found)
-        background = clause not in asking and prep_known and not fronted and not clause.has("temporary", "condition")
+        said_of_self = clause.has(*_OF_THE_USER) or _first_person(sentence, clause)
+        background = clause not in asking and prep_known and not fronted and said_of_self
         if background:
             continue
         if clause.has("topic") and not clause.has("reason"):
