@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -30,17 +30,38 @@ def console(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port, 0 for any. Default: as configured, which is 8300.")
     ] = None,
+    behind_tls: Annotated[
+        bool, typer.Option("--behind-tls", help="A proxy ends TLS in front of this address, and only it reaches it.")
+    ] = False,
+    behind_loopback: Annotated[
+        bool,
+        typer.Option(
+            "--behind-loopback", help="This address is published on a loopback address only: a container's port."
+        ),
+    ] = False,
+    public_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name the page is reached by, without port; again for another. Others are refused."),
+    ] = None,
 ) -> None:
     """Serve the page where reviewers decide about proposed standing preferences.
 
     It reads the store (RETOLD_STORE_URL) and sends decisions through Temporal to the workers that run there; it
     starts and shows the queue while Temporal is away. People sign in with the token they were given when they were
     registered. Beyond this machine it only listens with TLS: RETOLD_CONSOLE__CERTIFICATE and
-    RETOLD_CONSOLE__CERTIFICATE_KEY, or RETOLD_CONSOLE__BEHIND_TLS=true behind a proxy that ends it; and
-    RETOLD_CONSOLE__ALLOWED_HOSTS='["reviews.example"]' names what it is reached by. Ctrl-C stops it.
+    RETOLD_CONSOLE__CERTIFICATE_KEY, or --behind-tls behind a proxy that ends it (RETOLD_CONSOLE__TRUSTED_PROXIES
+    names it, so that sign-ins are counted by their own address). Ctrl-C stops it.
     """
     settings = read_settings()
-    asyncio.run(_console(options.whereabouts(context), settings, _listening_as_asked(settings.console, host, port)))
+    asked = {
+        "host": host,
+        "port": port,
+        "behind_tls": behind_tls or None,
+        "behind_loopback": behind_loopback or None,
+        "allowed_hosts": public_host or None,
+    }
+    page = _listening_as_asked(settings.console, {name: value for name, value in asked.items() if value is not None})
+    asyncio.run(_console(options.whereabouts(context), settings, page))
 
 
 async def _console(where: Whereabouts, settings: Settings, page: ConsoleSettings) -> None:
@@ -81,13 +102,12 @@ async def _console(where: Whereabouts, settings: Settings, page: ConsoleSettings
     _say("stopped")
 
 
-def _listening_as_asked(configured: ConsoleSettings, host: str | None, port: int | None) -> ConsoleSettings:
+def _listening_as_asked(configured: ConsoleSettings, asked: dict[str, Any]) -> ConsoleSettings:
     """The settings with what the command line says in place of theirs.
 
     Raises:
         CommandError: the page would be in the open.
     """
-    asked = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     try:
         return ConsoleSettings.model_validate({**configured.model_dump(), **asked})
     except ValidationError as error:

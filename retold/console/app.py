@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -20,10 +19,12 @@ from starlette.types import ASGIApp
 from retold.console.desk import Desk, Sessions
 from retold.console.pages import Pages
 from retold.console.rendering import STATIC, Rendering
-from retold.console.security import BODY_MAX_BYTES, AnswerHeaders, QuietFailures, SameOrigin
+from retold.console.security import BODY_MAX_BYTES, AnswerHeaders, OwnHosts, QuietFailures, SameOrigin
 from retold.console.sign_in import Door, Pause
 from retold.settings import ConsoleSettings
 from retold.store.engine import StoreUnavailableError
+
+HEALTH, READINESS = "/healthz", "/readyz"
 
 _log = logging.getLogger(__name__)
 
@@ -78,19 +79,16 @@ def console_app(
             Route("/reviews/{review_id}", pages.signed_in(Pages.decide), methods=["POST"]),
             Route("/history", pages.signed_in(Pages.history), methods=["GET"]),
             Route("/help", pages.signed_in(Pages.help), methods=["GET"]),
-            Route("/healthz", pages.health, methods=["GET"]),
+            Route(HEALTH, pages.health, methods=["GET"]),
+            Route(READINESS, pages.readiness, methods=["GET"]),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[
             Middleware(QuietFailures),
-            Middleware(TrustedHostMiddleware, allowed_hosts=_as_in_urls(settings.allowed_hosts), www_redirect=False),
+            Middleware(OwnHosts, hosts=settings.allowed_hosts, open_paths={HEALTH, READINESS}),
             Middleware(SameOrigin, scheme="https" if settings.secure else "http"),
         ],
         exception_handlers={HTTPException: refused, StoreUnavailableError: store_is_away},
         max_body_size=BODY_MAX_BYTES,
     )
     return AnswerHeaders(application, secure=settings.secure)
-
-
-def _as_in_urls(hosts: Iterable[str]) -> list[str]:
-    return [f"[{host}]" if ":" in host else host for host in hosts]

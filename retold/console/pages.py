@@ -156,6 +156,10 @@ class Pages:
         return self._rendering.page("help.html", person)
 
     async def health(self, request: Request) -> Response:
+        """For probes: the console answers. Starting it anew would not bring a store back."""
+        return PlainTextResponse("ok")
+
+    async def readiness(self, request: Request) -> Response:
         """For probes: the console answers, and so does its store."""
         await self._desk.ping()
         return PlainTextResponse("ok")

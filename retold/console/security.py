@@ -1,15 +1,17 @@
 """What holds for every request and every answer of the page, whichever page it is.
 
-Each class is one rule around the application; `app` says in which order. Which hosts are answered and how large a
-body may be are Starlette's own middlewares.
+Each class is one rule around the application; `app` says in which order. How large a body
+may be is Starlette's own middleware.
 """
 
 from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Collection, Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -53,6 +55,23 @@ class AnswerHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class OwnHosts:
+    """Only the page's own names are answered, so that no other site can have its name lead here.
+
+    Probes ask for the pod by its address; what they ask for says nothing, and any name may ask it.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], open_paths: Collection[str]) -> None:
+        names = [f"[{host}]" if ":" in host else host for host in hosts]
+        self._any = app
+        self._own = TrustedHostMiddleware(app, allowed_hosts=names, www_redirect=False)
+        self._open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = self._any if scope["path"] in self._open_paths else self._own
+        await asked(scope, receive, send)
 
 
 class QuietFailures:
