@@ -74,13 +74,11 @@ class ConsoleSettings(Contract):
     behind_tls: bool = False
     """A proxy in front of this address ends TLS; only it can reach the address."""
     behind_loopback: bool = False
-    """Whatever this address is, it is published on a loopback address of the host only: a container's port."""
+    """Whatever this address is, it is published on a loopback address of the host only: a container's port. The page
+    answers to names of this machine only then, so that nobody comes to use it in the open."""
     certificate: Path | None = None
     """PEM, the chain included: the page ends TLS itself."""
     certificate_key: Path | None = None
-    published_on_loopback: bool = False
-    """The page runs in a container whose port is published on this machine's loopback only. It must listen on every
-    address in there; it answers to names of this machine only."""
     allowed_hosts: Annotated[tuple[str, ...], Field(min_length=1)] = ("localhost", "127.0.0.1", "::1")
     """Names the page may be reached by, without port; any other Host header is refused."""
     trusted_proxies: tuple[str, ...] = ()
@@ -94,6 +92,8 @@ class ConsoleSettings(Contract):
             raise ValueError("certificate and certificate_key: name both or neither")
         if any("*" in host for host in self.allowed_hosts):
             raise ValueError("allowed_hosts: name each host, without patterns")
+        if self.behind_loopback and not all(_is_loopback(host) for host in self.allowed_hosts):
+            raise ValueError("behind_loopback: allowed_hosts may name this machine's loopback only; else set behind_tls")
         if not self.secure and not self.is_loopback and not self.behind_loopback:
             raise ValueError(
                 f"host: {self.host} can be reached from elsewhere, and the page shows what users said: name "
@@ -109,6 +109,15 @@ class ConsoleSettings(Contract):
     @property
     def is_loopback(self) -> bool:
         return _is_loopback(self.host)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class ReviewSettings(Contract):
@@ -287,15 +296,6 @@ class Settings(BaseSettings):
             return self.store_url
         url = _address(self.store_url).set(password=self.store_password.get_secret_value())
         return url.render_as_string(hide_password=False)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _address(url: str) -> URL:

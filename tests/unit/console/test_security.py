@@ -199,6 +199,7 @@ async def test_health_needs_no_sign_in_no_name_and_tells_nothing(page: Page) -> 
         ({"behind_tls": True, "allowed_hosts": ("*",)}, "without patterns"),
         ({"behind_tls": True, "allowed_hosts": ("*.example",)}, "without patterns"),
         ({"allowed_hosts": ()}, "at least 1 item"),
+        ({"host": "0.0.0.0", "behind_loopback": True, "allowed_hosts": ("reviews.example",)}, "loopback only"),
     ],
 )
 def test_it_does_not_start_in_the_open(settings: dict[str, Any], said: str) -> None:
