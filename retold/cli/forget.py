@@ -140,7 +140,11 @@ def _sure(what: str, yes: bool) -> None:
     Raises:
         CommandError: nobody said yes.
     """
-    if not yes and not typer.confirm(f"{what}? This cannot be undone", err=True):
+    try:
+        sure = yes or typer.confirm(f"{what}? This cannot be undone", err=True)
+    except typer.Abort:  # nobody is there to answer
+        sure = False
+    if not sure:
         raise CommandError("nothing was forgotten", "--yes answers for you")
 
 
