@@ -83,6 +83,9 @@ class ConsoleSettings(Contract):
     """Names the page may be reached by, without port; any other Host header is refused."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks whose X-Forwarded-For is believed, so that sign-ins are counted by their own address."""
+    codec_origins: tuple[str, ...] = ()
+    """Origins of Temporal's page, such as http://localhost:8233, that may have payloads decrypted at /codec/decode by
+    somebody who is signed in here and may see every tenant."""
     session_minutes: Annotated[int, Field(ge=1, le=7 * 24 * 60)] = 12 * 60
     idle_minutes: Annotated[int, Field(ge=1, le=7 * 24 * 60)] = 60
 
@@ -93,7 +96,9 @@ class ConsoleSettings(Contract):
         if any("*" in host for host in self.allowed_hosts):
             raise ValueError("allowed_hosts: name each host, without patterns")
         if self.behind_loopback and not all(_is_loopback(host) for host in self.allowed_hosts):
-            raise ValueError("behind_loopback: allowed_hosts may name this machine's loopback only; else set behind_tls")
+            raise ValueError(
+                "behind_loopback: allowed_hosts may name this machine's loopback only; else set behind_tls"
+            )
         if not self.secure and not self.is_loopback and not self.behind_loopback:
             raise ValueError(
                 f"host: {self.host} can be reached from elsewhere, and the page shows what users said: name "

@@ -137,8 +137,10 @@ async def test_another_tenant_s_items_are_not_there(page: Page) -> None:
     assert page.sent == []
     assert "harbour" not in (await browser.get("/history")).text
     for ended, told in ((mine, True), (theirs, False)):
-        page.seeding.change(ended, status="rejected", resolved_at=START)
+        page.seeding.change(ended, status="rejected", resolved_at=START, resolved_by=f"of {ended.principal.tenant}")
         assert ("Rejected" in (await browser.get(f"/queue?decided={ended.review_id}")).text) is told
+    history = (await browser.get("/history")).text
+    assert "of acme" in history and "of harbour" not in history
 
     nobody = await page.signed_in(await page.seeding.person("nina", tenants=[]))
     assert await listed(nobody) == []
