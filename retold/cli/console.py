@@ -16,6 +16,7 @@ from retold.cli.running_stack import Whereabouts, read_settings
 from retold.cli.stopping import until_asked_to_stop
 from retold.cli.terminal import out
 from retold.client import open_client
+from retold.client.encryption import EncryptingCodec, key_ring_from_environment
 from retold.client.runtime import core_runtime
 from retold.settings import ConsoleSettings, Settings
 
@@ -98,7 +99,9 @@ async def _console(where: Whereabouts, settings: Settings, page: ConsoleSettings
             desk = StoreDesk(store, profiles, send, bound=queue.backlog_bound, owner=queue.owner)
             with listen(page) as listening:
                 _say(f"reviews: {address(page, listening)} (Ctrl-C here stops the page)")
-                await serve(console_app(desk, store.console_sessions, page), page, listening)
+                ring = key_ring_from_environment()
+                codec = None if ring is None else EncryptingCodec(ring)
+                await serve(console_app(desk, store.console_sessions, page, codec=codec), page, listening)
     _say("stopped")
 
 

@@ -16,6 +16,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from retold.client.encryption import EncryptingCodec
+from retold.console.codec import CodecEndpoint
 from retold.console.desk import Desk, Sessions
 from retold.console.pages import Pages
 from retold.console.rendering import STATIC, Rendering
@@ -42,12 +44,14 @@ def console_app(
     *,
     now: Callable[[], datetime] = utc_now,
     pause: Pause = asyncio.sleep,
+    codec: EncryptingCodec | None = None,
 ) -> ASGIApp:
     """The reviewers' page over a desk. Nothing is connected or started here.
 
     Args:
         now: the time, aware.
         pause: how a sign-in waits until it is answered.
+        codec: decrypts what Temporal's page shows, for pages of `settings.codec_origins`; None: nothing is encrypted.
     """
     rendering = Rendering(now)
     door = Door(desk, sessions, rendering, settings, now=now, pause=pause)
@@ -91,4 +95,8 @@ def console_app(
         exception_handlers={HTTPException: refused, StoreUnavailableError: store_is_away},
         max_body_size=BODY_MAX_BYTES,
     )
-    return AnswerHeaders(application, secure=settings.secure)
+    outermost: ASGIApp = AnswerHeaders(application, secure=settings.secure)
+    if codec is not None and settings.codec_origins:
+        # In front of the rules for pages of our own: this one address is for pages of another origin, by name.
+        return CodecEndpoint(outermost, codec, door, origins=settings.codec_origins)
+    return outermost

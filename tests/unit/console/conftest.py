@@ -14,6 +14,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from retold.client.encryption import EncryptingCodec
 from retold.console.app import console_app
 from retold.console.desk import DecisionNotSentError, DecisionRefusedError, DecisionUnknownError
 from retold.console.serving import StoreDesk
@@ -46,6 +47,7 @@ class Page:
     sessions: ConsoleSessions
     seeding: Seeding
     settings: ConsoleSettings = field(default_factory=ConsoleSettings)
+    codec: EncryptingCodec | None = None
     now: datetime = START
     away: bool = False
     """Temporal does not answer."""
@@ -61,7 +63,9 @@ class Page:
         """A new process of the console: it remembers what the store does, and nothing else."""
         self.settings = settings or self.settings
         desk = StoreDesk(self.store, ProfileAssembler(self.store), self._send, bound=BOUND, owner=OWNER)
-        self.application = console_app(desk, self.sessions, self.settings, now=lambda: self.now, pause=self._pause)
+        self.application = console_app(
+            desk, self.sessions, self.settings, now=lambda: self.now, pause=self._pause, codec=self.codec
+        )
 
     def browser(
         self, *, address: str = "203.0.113.7", host: str = "localhost:8300", **headers: str
