@@ -206,6 +206,8 @@ async def test_the_keyboard_is_enough(site: Site, browser: Browser) -> None:
 
         await keys.press("r")
         assert await page.evaluate("document.activeElement.id") == "reason", "a rejection is explained"
+        said = await page.locator("[data-confirm-hint]").inner_text()
+        assert said == "Say why, then Ctrl Enter to reject, Esc to take it back"
         await keys.type("a, k and r are letters here")
         assert await page.get_by_label("Reason", exact=True).input_value() == "a, k and r are letters here"
         assert await page.get_by_role("radio", name="Reject").is_checked()

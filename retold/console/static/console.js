@@ -45,7 +45,7 @@
     const first = asksReason ? reason : token && !token.value ? token : category && !category.value ? category : button;
     first.focus();
     const does = button.textContent.toLowerCase();
-    const how = first === button ? `Enter to ${does}` : `${first.labels[0].textContent}, then Ctrl Enter to ${does}`;
+    const how = first === button ? `Enter to ${does}` : `${first.dataset.first}, then Ctrl Enter to ${does}`;
     hint.textContent = `${how}, Esc to take it back`;
   };
 
