@@ -28,7 +28,7 @@ from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import CategoryPolicy, RetrievalCategoryPolicy
 from retold.policy.activation.reading import read
 from retold.policy.activation.rules import decide_activation, eligibility
-from retold.policy.blocking import BlockingPool, call_policy
+from retold.policy.blocking import BlockingPool, PoolClosedError, PoolExhaustedError, call_policy
 from retold.policy.limits import failure_of, utc_now, within
 from retold.policy.own_words import BLANK
 from retold.policy.ports import Embedder
@@ -45,6 +45,10 @@ _REASONS = {
 }
 _CLOCK = (ActivationReason.NOT_YET_VALID, ActivationReason.EXPIRED, ActivationReason.SUSPENDED)
 """What passes with time: it keeps a record out of profiles, and takes back nothing that was decided about its words."""
+
+
+_NOT_ASKED = (PoolExhaustedError, PoolClosedError)
+"""No thread was free, or the worker stops: that says nothing about a policy, and nobody needs to review it."""
 
 
 class RecordKeepsChangingError(Exception):
@@ -149,6 +153,7 @@ class ActivationService:
 
         Raises:
             RecordKeepsChangingError: it changed each time while it was considered.
+            PoolExhaustedError, PoolClosedError: a blocking policy could not even be asked. Nothing was written.
         """
         for _ in range(ATTEMPTS):
             subject = await self.book.subject(principal, record_id)
@@ -208,6 +213,8 @@ class ActivationService:
         by = self.labels.identity
         try:
             (category,) = await within(self.timeout_ms, call_policy(self.labels.categorise, [record], pool=self.pool))
+        except _NOT_ASKED:
+            raise
         except Exception as error:  # noqa: BLE001 - a label that cannot be had is `other`, and the trail says why
             return Label(category=RetrievalCategory.OTHER, by=by, failure=failure_of(error))
         return Label(category=category, by=by)
@@ -220,6 +227,8 @@ class ActivationService:
         try:
             asked = call_policy(self.policy.propose, standing, pool=self.pool)
             return await within(self.timeout_ms, asked), None
+        except _NOT_ASKED:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a policy does, it cannot promote by failing
             return None, failure_of(error)
 

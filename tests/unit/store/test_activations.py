@@ -38,7 +38,7 @@ from retold.contracts.record import (
 from retold.contracts.turn import Principal
 from retold.policy.activation import service as services
 from retold.policy.activation.service import ActivationService, RecordKeepsChangingError, Settled
-from retold.policy.blocking import BlockingPool
+from retold.policy.blocking import BlockingPool, PoolClosedError
 from retold.policy.ports import MalformedReplyError, RefusedByProviderError
 from retold.store.activations import ReviewTerms
 from retold.store.store import Store
@@ -119,8 +119,13 @@ def service(store: Store, policies: Policies, **changed: Any) -> ActivationServi
         book=store.activations.on(ReviewTerms(owner="ops", bound=changed.pop("bound", 500))),
         labels=policies,
         embedder=None,
-        pool=BlockingPool(max_threads=4, name="test"),
-        **{"policy": policies, "timeout_ms": 2_000, "now": lambda: NOON, **changed},
+        **{
+            "pool": BlockingPool(max_threads=4, name="test"),
+            "policy": policies,
+            "timeout_ms": 2_000,
+            "now": lambda: NOON,
+            **changed,
+        },
     )
 
 
@@ -273,6 +278,23 @@ async def test_a_blocking_policy_that_never_returns_holds_nobody(
     settled = await evaluate(store, policies, policy=Blocking(), timeout_ms=50)
     returned.set()
     assert settled is not None and settled.decision.reason is ActivationReason.POLICY_TIMEOUT
+
+
+async def test_without_a_free_thread_nobody_was_asked_and_nothing_is_decided(
+    store: Store, put_record: PutRecord, policies: Policies
+) -> None:
+    class Blocking:
+        def propose(self, standing: StandingText) -> CategoryDecision:
+            raise AssertionError("not asked")
+
+    await say(store, TEXT)
+    await put_record("r", text=TEXT)
+    pool = BlockingPool(max_threads=1, name="test")
+    pool.close()
+    with pytest.raises(PoolClosedError):
+        await evaluate(store, policies, policy=Blocking(), pool=pool)
+    assert await events_of(store) == []
+    assert await evaluate(store, policies) is not None
 
 
 async def test_a_label_that_cannot_be_had_is_other_and_the_trail_says_why(
