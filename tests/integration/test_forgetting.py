@@ -139,7 +139,7 @@ async def test_a_record_and_a_session_go_and_the_rest_of_the_user_stays(
         assert len(await stack.adapters.store.session_turns(ADA, "past of ada")) == 1
         assert len(await executions(stack, NEIGHBOURS[0])) >= 4
         await the_command_does_the_same(stack, of_record)
-    assert holding(tmp_path, f"{CODEWORD} number 1") == ["retold.db"], "the neighbour's"
+    assert holding(tmp_path, f"{SAID}, {CODEWORD} number 1") == []
 
 
 async def the_command_does_the_same(stack: EmbeddedStack, earlier: ForgetReceipt) -> None:
