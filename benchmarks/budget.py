@@ -32,7 +32,7 @@ from temporalio.worker import Interceptor as WorkerInterceptor
 
 from benchmarks.measures import quantile
 from benchmarks.ports import ANSWER, Pace, PacedRetriever, first_admitted, one_gap, stage_bodies
-from benchmarks.stack import Stack, answered, serving
+from benchmarks.stack import RECORD_TEXT, Stack, answered, serving
 from benchmarks.targets import STAGE_PROMISES_FROM_MS
 from retold.client import Host
 from retold.contracts.disposition import Reason
@@ -179,11 +179,11 @@ class HangingModel:
         self._clock = clock
 
     async def generate(self, messages: Sequence[Message]) -> Generation:
-        turn = activity.info().workflow_id or ""
-        if turn not in self._clock.drafted:
+        asked = " ".join(message.content for message in messages)
+        if RECORD_TEXT not in asked:  # a draft; of a turn that is handed out again, its second
             await asyncio.sleep(self.draft_ms / 1000)
-            self._clock.drafted[turn] = time.perf_counter()
-        elif any(REGENERATION in message.content for message in messages):
+            self._clock.drafted[activity.info().workflow_id or ""] = time.perf_counter()
+        elif REGENERATION in asked:
             await asyncio.Event().wait()
         return Generation(text=ANSWER, model=self.identity)
 

@@ -38,6 +38,7 @@ from worker import keep_what_is_loaded, turn_worker
 
 TENANTS = 50
 RECORDS_A_TENANT = 8
+RECORD_TEXT = "The team prefers dish number"
 TURNS_A_SESSION = 10
 """The session's profile is assembled in the first of them and read in the others."""
 
@@ -140,6 +141,6 @@ def improved(result: TurnResult) -> TurnResult:
 
 
 async def _with_records(store: Store, principal: Principal) -> Sequence[RecordRef]:
-    lines = [RecordWrite(id=f"r{at}", text=f"The team prefers dish number {at}.") for at in range(RECORDS_A_TENANT)]
+    lines = [RecordWrite(id=f"r{at}", text=f"{RECORD_TEXT} {at}.") for at in range(RECORDS_A_TENANT)]
     await store.import_lines(principal, lines, actor="benchmark", at=utc_now())
     return [record.ref for record in await store.records(principal)]
