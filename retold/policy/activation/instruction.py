@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from retold.contracts.activation import ActivationReason
 from retold.policy.activation.claims import Claims, claims_of, spoken_clauses, verb_last
+from retold.policy.activation.own_words import BLANK
 from retold.policy.activation.reading import Clause, Reading, Sentence
 from retold.policy.activation.words import fold, reviewed
 
@@ -155,6 +156,7 @@ def _unknown_beside(sentence: Sentence) -> bool:
         len(clause.unknown) > allowed
         and not clause.has(*_INSTRUCTS, "standing", "universal", *_OF_THE_USER)
         and not _first_person(sentence, clause)
+        and not (clause.words <= 2 and "address" in sentence.keys("style"))  # "call me by my first name, Lena"
         for clause in spoken_clauses(sentence)
     )
 
@@ -222,7 +224,9 @@ def _doubts(reading: Reading, sentence: Sentence, claims: Claims) -> Iterable[Ac
     if sentence.language is None:
         yield ActivationReason.LANGUAGE_NOT_REVIEWED
         return
-    if ("warnings", -1) in claims.axes or _ADDRESS.search(sentence.text):
+    leaves_out_warnings = ("warnings", -1) in claims.axes or (("warnings", 1) in claims.axes and not claims.needs)
+    if leaves_out_warnings or _ADDRESS.search(sentence.text):
+        # Warnings are only plainly wanted with the need they are for; "lass die Risiken weg" has many forms.
         yield ActivationReason.FLAGGED_UNSAFE
     if _asks(sentence):
         yield ActivationReason.QUESTION
@@ -234,6 +238,8 @@ def _doubts(reading: Reading, sentence: Sentence, claims: Claims) -> Iterable[Ac
         yield ActivationReason.THIRD_PARTY
     if len({code.partition("-")[0] for code in _asked_languages(sentence)}) > 1:
         yield ActivationReason.AMBIGUOUS_APPLICABILITY
+    if _is_announced(sentence) or _touches_brought_along(reading, sentence):
+        yield ActivationReason.QUOTED
     if _denies_always(sentence):
         yield ActivationReason.NEGATED
     if sentence.has("not_asked") and not _asked_in_another_clause(sentence):
@@ -262,6 +268,24 @@ def _doubts_around(reading: Reading, sentence: Sentence) -> Iterable[ActivationR
             yield ActivationReason.TEMPORARY_PREFERENCE
     if any(other.has("sarcasm", "roleplay") for other in reading.sentences):
         yield ActivationReason.SARCASTIC
+
+
+def _is_announced(sentence: Sentence) -> bool:
+    """ "It is written on my mug: always be formal": what stands before a colon must be about the wish or the user."""
+    for clause in sentence.clauses:
+        if clause.has(*_INSTRUCTS, "standing", "universal"):
+            return False
+        ends_in_colon = sentence.text[: clause.end - sentence.start].rstrip().endswith((":", "："))
+        if ends_in_colon and not clause.has("polite", "access", "fact", "reason"):
+            return True
+    return False
+
+
+def _touches_brought_along(reading: Reading, sentence: Sentence) -> bool:
+    """Part of the sentence was blanked: what is left may mean something else than what was said."""
+    before = reading.own[: sentence.start].rstrip(" \t")[-1:]
+    after = reading.own[sentence.end :].lstrip(" \t")[:1]
+    return BLANK in (before, after) or BLANK in sentence.text
 
 
 def _asked_languages(sentence: Sentence) -> set[str]:
@@ -348,13 +372,13 @@ _GIVES_SENSE = ("reply_noun", "style", "languages", "access", "standing", "unive
 
 
 def _names_unknown_field(sentence: Sentence, clause: Clause) -> bool:
+    """After "in", "for" or "about" the first word that means something is one that no list knows."""
     for one in clause.found:
         if one.list != "prep":
             continue
-        after = [token for token in sentence.tokens if one.end <= token.start < clause.end][:4]
-        if not after or not any(token.word in clause.unknown for token in after[:3]):
-            continue
-        reach = after[-1].end
-        if not any(other.list in _GIVES_SENSE and one.end <= other.start < reach for other in clause.found):
-            return True
+        for token in (token for token in sentence.tokens if one.end <= token.start < clause.end):
+            if token.word in clause.unknown:
+                return True
+            if any(other.list in _GIVES_SENSE and other.start <= token.start < other.end for other in clause.found):
+                break
     return False

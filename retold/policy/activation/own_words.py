@@ -27,7 +27,7 @@ _TAG = re.compile(r"<!--.{0,2000}?(?:-->|$)|<[a-zA-Z/][^<>\n]{0,300}>", re.DOTAL
 _BETWEEN_TAGS = re.compile(r"<([a-zA-Z][\w-]{0,30})[^<>\n]{0,300}>.{0,2000}?</\1>", re.DOTALL)
 _BRACES = re.compile(r"\{[^{}\n]{0,500}[:=;][^{}\n]{0,500}\}|\[[^\[\]\n]{0,200}[\"'][^\[\]\n]{0,300}\]")
 _ASSIGNMENT = re.compile(
-    r"\b[A-Za-z_][\w.]{0,40}\s{0,3}(?:=|:=|=>)\s{0,3}[\"'\[{\ufffc(].*|\b(?:const|let|var|def|return|import)\s+\w.*"
+    r"\b[A-Za-z_][\w.]{0,40}\s{0,3}(?:=|:=|=>)\s{0,3}[\"'\[{\ufffc(].*|\b(?:const|let|var)\s+\w+\s{0,3}=.*|\bdef\s+\w+\(.*"
 )
 _CALL = re.compile(r"\b[a-z_]\w{0,30}(?:\.[a-z_]\w{0,30}){1,4}\([^()\n]{0,300}\)")
 _LINE = re.compile(r"[^\n]+")

@@ -190,9 +190,17 @@ def _read_sentence(text: str) -> Sentence:
         for near in languages[1:]:
             # A sentence that could be of either of two languages is held to the doubts of both.
             found += tuple(one for one in lists[near].find(text, tokens) if one.list in _DOUBTS)
+    if languages[:1] == ("en",):
+        found = tuple(one for one in found if one.list != "directive" or not _told_of_somebody(one, tokens))
     asks = bool(re.search(r"[?？؟;]\W*$", text)) and not (text.rstrip().endswith(";") and languages[:1] != ("el",))
     clauses = tuple(_clauses(text, tokens, found, lists[languages[0]] if languages else None))
     return Sentence(0, len(text), text, languages[0] if languages else None, asks, found, clauses, tokens, False)
+
+
+def _told_of_somebody(one: Found, tokens: tuple[Token, ...]) -> bool:
+    """ "I use", "we write": in English only the word before tells a statement from a request."""
+    before = [token.word for token in tokens if token.end <= one.start][-1:]
+    return before != [] and before[0] in ("i", "we", "they", "he", "she", "it", "who", "people")
 
 
 _DOUBTS = frozenset({"condition", "temporary", "not_asked", "not", "takeback", "unsafe"})

@@ -70,7 +70,7 @@ def _said_elsewhere(
             if id(sentence) in spoken:
                 continue
             other_instruction = read_instruction(there, sentence)
-            if other_instruction.directed and claims_of([sentence]).contradicts(claims):
+            if (other_instruction.directed or other_instruction.standing) and claims_of([sentence]).contradicts(claims):
                 return ActivationReason.CONTRADICTED
     for before in turns[max(0, at - 3) : at]:
         if any(sentence.has("roleplay") for sentence in read(before.text).sentences):

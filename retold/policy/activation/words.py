@@ -312,6 +312,7 @@ def _visible(found: list[Found]) -> list[Found]:
             and other.list not in _NEVER_HIDES
             and (one.list not in _STANDING or other.list in _HIDES_STANDING)
             and (one.list != "not" or other.list in _HIDES_NEGATION)
+            and (one.list != "directive" or other.list != "style")
             for other in ordered[max(0, upto - 80) : upto]
         )  # fmt: skip
         if not hidden:
