@@ -32,6 +32,7 @@ from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
 from retold.policy.own_words import BLANK, repeats
 from retold.policy.ports import Embedder, MalformedReplyError
+from retold.policy.reading_aside import aside
 
 _TRIED_WHOLE = 12
 """Turns of which a malformed answer is final. More are asked about again in halves."""
@@ -198,8 +199,12 @@ class ExtractionService:
     async def _source(self, principal: Principal, proposal: ProposedRecord, turn: OwnTurn) -> Source:
         """Whose word the record is. Only words that say it, and are meant, count as the principal's: a statement the
         user merely mentioned must not replace one they made."""
-        evidence = await find_evidence(_as_record(principal, proposal, turn), [turn], self.embedder)
-        return Source.PRINCIPAL if evidence is not None and _is_meant(proposal, evidence, turn) else Source.MODEL
+
+        async def judge(embedder: Embedder | None) -> Source:
+            evidence = await find_evidence(_as_record(principal, proposal, turn), [turn], embedder)
+            return Source.PRINCIPAL if evidence is not None and _is_meant(proposal, evidence, turn) else Source.MODEL
+
+        return await aside(self.pool, judge, self.embedder)
 
 
 def refusal(proposal: ProposedRecord, turn: OwnTurn | None, remembered: Collection[str]) -> str | None:

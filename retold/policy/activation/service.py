@@ -32,6 +32,7 @@ from retold.policy.blocking import BlockingPool, PoolClosedError, PoolExhaustedE
 from retold.policy.limits import failure_of, utc_now, within
 from retold.policy.own_words import BLANK
 from retold.policy.ports import Embedder
+from retold.policy.reading_aside import aside
 
 PRINCIPAL_SUBJECT = "user"
 ATTEMPTS = 5
@@ -172,36 +173,30 @@ class ActivationService:
         record = subject.record
         label = await self._label(record)
         at = self.now()
-        eligible = eligibility(record, at, PRINCIPAL_SUBJECT) is None
-        turns: Sequence[OwnTurn] = ()
-        evidence: VerifiedEvidence | None = None
+        looked_for = eligibility(record, at, PRINCIPAL_SUBJECT) is None
+        turns = await self.book.own_turns(record) if looked_for else ()
+        evidence, language = await self._evidence(record, turns)
         category: CategoryDecision | None = None
         failure: StageFailure | None = None
-        if eligible:
-            turns = await self.book.own_turns(record)
-            evidence = await find_evidence(record, turns, self.embedder)
-        if evidence is not None and BLANK in evidence.span:
-            evidence = None  # somebody else's words stand in the middle of it
         if evidence is not None:
             category, failure = await self._propose(record, evidence, turns)
-        outcome, reason = decide_activation(
-            record,
-            category,
-            PRINCIPAL_SUBJECT,
-            evidence,
-            at=at,
-            turns=turns,
-            policy_failure=None if failure is None else _REASONS[failure.kind],
-        )
+
+        async def decide(_: Embedder | None) -> tuple[ActivationOutcome, ActivationReason]:
+            reason = None if failure is None else _REASONS[failure.kind]
+            return decide_activation(
+                record, category, PRINCIPAL_SUBJECT, evidence, at=at, turns=turns, policy_failure=reason
+            )
+
+        outcome, reason = await aside(self.pool, decide, None)
         return Evaluation(
             principal=principal,
             record=record,
             label=label,
-            looked_for_evidence=eligible,
+            looked_for_evidence=looked_for,
             evidence=evidence,
             category=category,
             policy_failure=failure,
-            language=None if evidence is None else _language_of(evidence.span),
+            language=language,
             outcome=outcome,
             reason=reason,
             after=subject.decided_at,
@@ -218,6 +213,21 @@ class ActivationService:
         except Exception as error:  # noqa: BLE001 - a label that cannot be had is `other`, and the trail says why
             return Label(category=RetrievalCategory.OTHER, by=by, failure=failure_of(error))
         return Label(category=category, by=by)
+
+    async def _evidence(
+        self, record: MemoryRecord, turns: Sequence[OwnTurn]
+    ) -> tuple[VerifiedEvidence | None, str | None]:
+        """Where the principal said it, and in which language."""
+        if not turns:
+            return None, None
+
+        async def find(embedder: Embedder | None) -> tuple[VerifiedEvidence | None, str | None]:
+            found = await find_evidence(record, turns, embedder)
+            if found is None or BLANK in found.span:  # then somebody else's words stand in the middle of it
+                return None, None
+            return found, _language_of(found.span)
+
+        return await aside(self.pool, find, self.embedder)
 
     async def _propose(
         self, record: MemoryRecord, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
