@@ -38,14 +38,12 @@ from retold.cli.records import (
     delete_record,
     end_session,
     expire,
-    list_records,
     mark_ambient,
     remember,
     restore,
-    show_history,
-    show_record,
     supersede,
 )
+from retold.cli.records_reading import list_records, show_history, show_record
 from retold.cli.replay_gate import replay_gate
 from retold.cli.review import (
     add_reviewer,

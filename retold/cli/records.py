@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 from uuid import uuid4
@@ -17,19 +16,29 @@ from pydantic import TypeAdapter, ValidationError
 
 from retold.cli import options
 from retold.cli.output import readable
-from retold.cli.records_output import render_events, render_record, render_records, render_report
+from retold.cli.records_output import render_report
+from retold.cli.records_reading import RecordIdArgument, ask
 from retold.cli.running_stack import RunningStack, Whereabouts, connected, read_settings
 from retold.cli.terminal import out, write_json
 from retold.client import OperationRefusedError
 from retold.contracts import names
-from retold.contracts._base import UtcTime
+from retold.contracts._base import Contract, UtcTime
 from retold.contracts.identity import operation_workflow_id
-from retold.contracts.lifecycle import LifecycleReport
-from retold.contracts.operations import DevelopmentAmbientInput, EndSessionInput
-from retold.contracts.record import RecordRef, RecordStatus, RecordType, RecordWrite, RetrievalCategory, Source
+from retold.contracts.lifecycle import (
+    ContradictInput,
+    CorrectInput,
+    ExpireInput,
+    LifecycleReport,
+    RecordChange,
+    RecordOperation,
+    RememberInput,
+    RestoreInput,
+    SupersedeInput,
+)
+from retold.contracts.operations import DeleteRecordInput, DevelopmentAmbientInput, EndSessionInput
+from retold.contracts.record import RecordRef, RecordType, RecordWrite, RetrievalCategory, Source
 from retold.contracts.refusal import refusal_text
 
-RecordIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The record's id, or the key its host gave it.")]
 Statement = Annotated[str, typer.Argument(metavar="TEXT", help="What is to be remembered, in one sentence.")]
 Seen = Annotated[
     int | None,
@@ -48,7 +57,7 @@ Subject = Annotated[str, typer.Option(help="Whom or what it is about; `user` is 
 Scope = Annotated[str, typer.Option(help="The audience it belongs to.")]
 
 ResultT = TypeVar("ResultT")
-OperationT = TypeVar("OperationT", EndSessionInput, DevelopmentAmbientInput)
+OperationT = TypeVar("OperationT", bound=Contract)
 
 
 def remember(
@@ -78,15 +87,13 @@ def remember(
         valid_from=_time("--from", valid_from),
         valid_until=_time("--until", valid_until),
     )
-    principal = options.principal(tenant, user)
-    who = actor or _login()
-    outcome = _ask(
-        context,
-        lambda stack: stack.host.records.remember(
-            principal, text, subject=subject, scope=scope, temporary=temporary, actor=who, reason=reason, **fields
-        ),
-    )
-    _show(LifecycleReport(outcomes=(outcome,)), "remembered", as_json)
+    write = _write({"subject": subject, "scope": scope, "temporary": temporary, **fields}, text)
+    asked = _checked(RememberInput, tenant, user, records=(write,), actor=actor or _login(), reason=reason)
+    report = _change(context, asked)
+    (outcome,) = report.outcomes
+    if outcome.disposition == "refused":
+        raise OperationRefusedError(f"{outcome.field}: {outcome.message}")
+    _show(report, "remembered", as_json)
 
 
 def supersede(
@@ -102,19 +109,24 @@ def supersede(
     as_json: options.AsJson = False,
 ) -> None:
     """Replace one record by a statement about the same attribute of the same subject."""
-    principal = options.principal(tenant, user)
-    who = actor or _login()
+    change = _checked(
+        RecordChange,
+        tenant,
+        user,
+        record_id=record_id,
+        actor=actor or _login(),
+        reason=reason,
+        expected_version=expected_version,
+    )
+    _write(_given(id=key), text)
 
     async def replace(stack: RunningStack) -> LifecycleReport:
-        old = await stack.host.records.show(principal, record_id)
-        by = _write(
-            old.model_dump(include={"scope", "type", "subject", "attribute", "category"}) | _given(id=key), text
-        )
-        return await stack.host.records.supersede(
-            principal, old.id, by, actor=who, reason=reason, expected_version=expected_version
-        )
+        old = await stack.host.records.show(change.principal, record_id)
+        about = old.model_dump(include={"scope", "type", "subject", "attribute", "category"})
+        by = _write({**about, "id": key}, text)
+        return await stack.host.records.change(SupersedeInput(**change.model_dump(), by=by))
 
-    _show(_ask(context, replace), "remembered", as_json)
+    _show(ask(context, replace), "remembered", as_json)
 
 
 def contradict(
@@ -128,9 +140,8 @@ def contradict(
     as_json: options.AsJson = False,
 ) -> None:
     """Say that two records disagree. The stronger holds; else neither is used until somebody says which does."""
-    principal = options.principal(tenant, user)
-    who = actor or _login()
-    report = _ask(context, lambda stack: stack.host.records.contradict(principal, one, other, actor=who, reason=reason))
+    asked = _checked(ContradictInput, tenant, user, record_ids=(one, other), actor=actor or _login(), reason=reason)
+    report = _change(context, asked)
     _show(report, "settled", as_json)
 
 
@@ -151,21 +162,22 @@ def correct(
     as_json: options.AsJson = False,
 ) -> None:
     """The record was wrong: give it other words. What is not given stays. It is no standing instruction any more."""
-    principal = options.principal(tenant, user)
-    who = actor or _login()
-    fields = _given(
+    asked = _checked(
+        CorrectInput,
+        tenant,
+        user,
+        record_id=record_id,
+        text=text,
         type=type,
         category=category,
         attribute=attribute,
         valid_from=_time("--from", valid_from),
         valid_until=_time("--until", valid_until),
+        actor=actor or _login(),
+        reason=reason,
+        expected_version=expected_version,
     )
-    report = _ask(
-        context,
-        lambda stack: stack.host.records.correct(
-            principal, record_id, text, actor=who, reason=reason, expected_version=expected_version, **fields
-        ),
-    )
+    report = _change(context, asked)
     _show(report, "corrected", as_json)
 
 
@@ -183,14 +195,17 @@ def expire(
     as_json: options.AsJson = False,
 ) -> None:
     """The record stops to hold, now or at a time to come."""
-    principal = options.principal(tenant, user)
-    who, when = actor or _login(), _time("--at", at)
-    report = _ask(
-        context,
-        lambda stack: stack.host.records.expire(
-            principal, record_id, at=when, actor=who, reason=reason, expected_version=expected_version
-        ),
+    asked = _checked(
+        ExpireInput,
+        tenant,
+        user,
+        record_id=record_id,
+        at=_time("--at", at),
+        actor=actor or _login(),
+        reason=reason,
+        expected_version=expected_version,
     )
+    report = _change(context, asked)
     _show(report, "expired", as_json)
 
 
@@ -205,14 +220,16 @@ def restore(
     as_json: options.AsJson = False,
 ) -> None:
     """Undo the expiry, supersession, rejection or deletion that befell the record last."""
-    principal = options.principal(tenant, user)
-    who = actor or _login()
-    report = _ask(
-        context,
-        lambda stack: stack.host.records.restore(
-            principal, record_id, actor=who, reason=reason, expected_version=expected_version
-        ),
+    asked = _checked(
+        RestoreInput,
+        tenant,
+        user,
+        record_id=record_id,
+        actor=actor or _login(),
+        reason=reason,
+        expected_version=expected_version,
     )
+    report = _change(context, asked)
     _show(report, "restored", as_json)
 
 
@@ -227,72 +244,22 @@ def delete_record(
     as_json: options.AsJson = False,
 ) -> None:
     """Delete one record: it is no candidate any more from now on, and no import brings it back. `restore` does."""
-    principal = options.principal(tenant, user)
-    who = actor or _login()
-    deleted = _ask(
+    asked = _checked(
+        DeleteRecordInput,
+        tenant,
+        user,
+        record_id=record_id,
+        actor=actor or _login(),
+        reason=reason,
+        expected_version=expected_version,
+    )
+    deleted = ask(
         context,
         lambda stack: stack.host.records.delete(
-            principal, record_id, actor=who, reason=reason, expected_version=expected_version
+            asked.principal, record_id, actor=asked.actor, reason=reason, expected_version=expected_version
         ),
     )
     _report("deleted", deleted, as_json)
-
-
-def list_records(
-    context: typer.Context,
-    tenant: options.Tenant,
-    user: options.User,
-    status: Annotated[list[RecordStatus] | None, typer.Option(help="In this state; repeat it. Default: any.")] = None,
-    subject: Annotated[str | None, typer.Option(help="Only about this subject.")] = None,
-    attribute: Annotated[str | None, typer.Option(help="Only of this attribute.")] = None,
-    after: Annotated[str | None, typer.Option(metavar="ID", help="Only what comes after this record.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100)] = 50,
-    as_json: options.AsJson = False,
-) -> None:
-    """What is remembered about a user, oldest first."""
-    principal = options.principal(tenant, user)
-    page = _ask(
-        context,
-        lambda stack: stack.host.records.list(
-            principal, statuses=status or None, subject=subject, attribute=attribute, after=after, limit=limit
-        ),
-    )
-    if as_json:
-        write_json(page)
-    else:
-        render_records(out(), page)
-
-
-def show_record(
-    context: typer.Context,
-    record_id: RecordIdArgument,
-    tenant: options.Tenant,
-    user: options.User,
-    as_json: options.AsJson = False,
-) -> None:
-    """One record whole: its words, what it is about, and whether it holds."""
-    principal = options.principal(tenant, user)
-    record = _ask(context, lambda stack: stack.host.records.show(principal, record_id))
-    if as_json:
-        write_json(record)
-    else:
-        render_record(out(), record)
-
-
-def show_history(
-    context: typer.Context,
-    record_id: RecordIdArgument,
-    tenant: options.Tenant,
-    user: options.User,
-    as_json: options.AsJson = False,
-) -> None:
-    """What befell one record: who, when, from what to what."""
-    principal = options.principal(tenant, user)
-    events = _ask(context, lambda stack: stack.host.records.history(principal, record_id))
-    if as_json:
-        write_json([event.model_dump(mode="json") for event in events])
-    else:
-        render_events(out(), events)
 
 
 def mark_ambient(
@@ -329,13 +296,8 @@ def end_session(
         console.print(readable(console, f"ended session {session}"), markup=False)
 
 
-def _ask(context: typer.Context, what: Callable[[RunningStack], Awaitable[ResultT]]) -> ResultT:
-    async def asked(where: Whereabouts) -> ResultT:
-        async with connected(where, read_settings()) as stack:
-            await stack.expect_worker(stack.lifecycle_queue)
-            return await what(stack)
-
-    return asyncio.run(asked(options.whereabouts(context)))
+def _change(context: typer.Context, asked: RecordOperation) -> LifecycleReport:
+    return ask(context, lambda stack: stack.host.records.change(asked))
 
 
 def _write(fields: dict[str, Any], text: str) -> RecordWrite:
@@ -361,9 +323,9 @@ def _time(option: str, said: str | None) -> datetime | None:
 _TIME: TypeAdapter[datetime] = TypeAdapter(UtcTime)
 
 
-def _checked(operation: type[OperationT], tenant: str, user: str, **fields: str) -> OperationT:
+def _checked(operation: type[OperationT], tenant: str, user: str, **fields: Any) -> OperationT:
     try:
-        return operation(principal=options.principal(tenant, user), **fields)
+        return operation.model_validate({"principal": options.principal(tenant, user), **fields})
     except ValidationError as error:
         raise OperationRefusedError(refusal_text(error)) from error
 

@@ -17,6 +17,17 @@ from retold.contracts.config import UtilityAwareConfig
 from retold.contracts.decision import TurnDecision, TurnRecord
 from retold.contracts.host_generation import HostAnswer, HostDraftInput, HostRegenerateInput
 from retold.contracts.importing import ImportReport
+from retold.contracts.lifecycle import (
+    ContradictInput,
+    CorrectInput,
+    ExpireInput,
+    LifecycleReport,
+    ReadRecordsInput,
+    RecordPage,
+    RememberInput,
+    RestoreInput,
+    SupersedeInput,
+)
 from retold.contracts.operations import (
     DecisionView,
     DeleteRecordInput,
@@ -64,6 +75,8 @@ PUBLISHED: tuple[type[BaseModel], ...] = (
     # what a reviewer signs and sends, and what comes back
     ReviewDecision, ReviewOutcome, ReviewState,
     # what an operator asks of a running stack
+    RememberInput, SupersedeInput, ContradictInput, CorrectInput, ExpireInput, RestoreInput, LifecycleReport,
+    ReadRecordsInput, RecordPage,
     ImportInput, ImportReport, EndSessionInput, DeleteRecordInput, DevelopmentAmbientInput,
     InspectInput, InspectResult, DecisionView, Deployment,
 )  # fmt: skip

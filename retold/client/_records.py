@@ -23,6 +23,7 @@ from retold.contracts.lifecycle import (
     LifecycleReport,
     ReadRecordsInput,
     RecordEvent,
+    RecordOperation,
     RecordPage,
     RememberInput,
     RestoreInput,
@@ -36,6 +37,15 @@ from retold.contracts.turn import Principal
 
 DONE_WITHIN = timedelta(minutes=5)
 READ_WITHIN = timedelta(seconds=45)
+
+_WORKFLOWS: dict[type[RecordOperation], str] = {
+    RememberInput: names.REMEMBER_WORKFLOW,
+    SupersedeInput: names.SUPERSEDE_RECORD_WORKFLOW,
+    ContradictInput: names.CONTRADICT_RECORDS_WORKFLOW,
+    CorrectInput: names.CORRECT_RECORD_WORKFLOW,
+    ExpireInput: names.EXPIRE_RECORD_WORKFLOW,
+    RestoreInput: names.RESTORE_RECORD_WORKFLOW,
+}
 
 ResultT = TypeVar("ResultT")
 ContractT = TypeVar("ContractT", bound=BaseModel)
@@ -87,7 +97,7 @@ class Records:
         """Store up to 200 statements, in the order they were made. A refused one is in the answer, field and reason
         named, and does not keep the others from being stored."""
         asked = _checked(RememberInput, principal=principal, records=tuple(records), actor=actor, reason=reason)
-        return await self._change(names.REMEMBER_WORKFLOW, asked, LifecycleReport)
+        return await self.change(asked)
 
     async def supersede(
         self,
@@ -109,14 +119,14 @@ class Records:
             reason=reason,
             expected_version=expected_version,
         )
-        return await self._change(names.SUPERSEDE_RECORD_WORKFLOW, asked, LifecycleReport)
+        return await self.change(asked)
 
     async def contradict(
         self, principal: Principal, one: str, other: str, *, reason: str, actor: str = "host"
     ) -> LifecycleReport:
         """The two disagree: the stronger holds; where neither can be preferred neither is used until it is resolved."""
         asked = _checked(ContradictInput, principal=principal, record_ids=(one, other), actor=actor, reason=reason)
-        return await self._change(names.CONTRADICT_RECORDS_WORKFLOW, asked, LifecycleReport)
+        return await self.change(asked)
 
     async def correct(
         self,
@@ -144,7 +154,7 @@ class Records:
             expected_version=expected_version,
             **fields,
         )
-        return await self._change(names.CORRECT_RECORD_WORKFLOW, asked, LifecycleReport)
+        return await self.change(asked)
 
     async def expire(
         self,
@@ -166,7 +176,7 @@ class Records:
             reason=reason,
             expected_version=expected_version,
         )
-        return await self._change(names.EXPIRE_RECORD_WORKFLOW, asked, LifecycleReport)
+        return await self.change(asked)
 
     async def restore(
         self,
@@ -186,7 +196,7 @@ class Records:
             reason=reason,
             expected_version=expected_version,
         )
-        return await self._change(names.RESTORE_RECORD_WORKFLOW, asked, LifecycleReport)
+        return await self.change(asked)
 
     async def delete(
         self,
@@ -240,17 +250,12 @@ class Records:
         asked = _checked(ReadRecordsInput, principal=principal, record_id=record_id, history=True)
         return (await self._read(asked)).history
 
+    async def change(self, asked: RecordOperation) -> LifecycleReport:
+        """Any of these changes, already checked: what the methods above put together."""
+        return await self._change(_WORKFLOWS[type(asked)], asked, LifecycleReport)
+
     async def _change(
-        self,
-        workflow: str,
-        asked: RememberInput
-        | ContradictInput
-        | CorrectInput
-        | SupersedeInput
-        | ExpireInput
-        | RestoreInput
-        | DeleteRecordInput,
-        result_type: type[ResultT],
+        self, workflow: str, asked: RecordOperation | DeleteRecordInput, result_type: type[ResultT]
     ) -> ResultT:
         digest = hashlib.sha256(f"{workflow}\n{asked.model_dump_json()}".encode()).hexdigest()
         return await self._run(workflow, asked, result_type, asked.principal, digest, DONE_WITHIN)

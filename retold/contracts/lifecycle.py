@@ -119,7 +119,7 @@ class ContradictInput(Contract):
     """Two records disagree. The authority order decides; if it cannot, both are flagged until somebody resolves it."""
 
     principal: Principal
-    record_ids: tuple[Name, Name]
+    record_ids: Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
     actor: Name
     reason: Name
 
@@ -128,6 +128,10 @@ class ContradictInput(Contract):
         if self.record_ids[0] == self.record_ids[1]:
             raise ValueError("record_ids: name two different records")
         return self
+
+
+RecordOperation = RememberInput | SupersedeInput | ContradictInput | CorrectInput | ExpireInput | RestoreInput
+"""Every change that answers with a LifecycleReport."""
 
 
 class ReadRecordsInput(Contract):

@@ -5,6 +5,7 @@ Each closes its changes. What it refuses says what to do instead; sent again by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -71,7 +72,7 @@ def supersede(
     return _done(changes, settling, successor)
 
 
-def contradict(changes: Changes, record_ids: tuple[str, str]) -> LifecycleReport:
+def contradict(changes: Changes, record_ids: Sequence[str]) -> LifecycleReport:
     """Two records disagree: the stronger holds; where neither can be preferred neither is used any more."""
     one, other = (changes.find(id) for id in record_ids)
     settling = Settling(changes)

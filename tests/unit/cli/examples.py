@@ -12,6 +12,19 @@ from retold.contracts.decision import StageOutcomes, StageTiming, TurnDecision, 
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.host_generation import HostAnswer, HostDraftInput, HostRegenerateInput
 from retold.contracts.importing import ImportReport, RefusedLine
+from retold.contracts.lifecycle import (
+    ContradictInput,
+    CorrectInput,
+    ExpireInput,
+    LifecycleReport,
+    ReadRecordsInput,
+    RecordEvent,
+    RecordPage,
+    RememberInput,
+    RestoreInput,
+    SupersedeInput,
+    WriteOutcome,
+)
 from retold.contracts.operations import (
     Check,
     DecisionFilter,
@@ -25,7 +38,15 @@ from retold.contracts.operations import (
     InspectInput,
     InspectResult,
 )
-from retold.contracts.record import MemoryRecord, RecordRef, RecordType, RecordWrite, RetrievalCategory, TranscriptWrite
+from retold.contracts.record import (
+    MemoryRecord,
+    RecordRef,
+    RecordStatus,
+    RecordType,
+    RecordWrite,
+    RetrievalCategory,
+    TranscriptWrite,
+)
 from retold.contracts.review import Resolution, ReviewDecision, ReviewOutcome, ReviewState, ReviewStatus
 from retold.contracts.stages import (
     AdmitInput,
@@ -174,6 +195,22 @@ EXAMPLES: Mapping[type[BaseModel], BaseModel] = {
             verdicts=(VERDICT,), limit=LIMIT,
         ),
         RegenerateResult(text="640.", applied=(FEE,), gone=()),
+        RememberInput(principal=TOVE, records=(RECORD,), actor="host"),
+        SupersedeInput(principal=TOVE, record_id=FEE.id, by=RECORD, actor="host", reason="raised"),
+        ContradictInput(principal=TOVE, record_ids=(FEE.id, "other"), actor="host", reason="both cannot be"),
+        CorrectInput(principal=TOVE, record_id=FEE.id, text="640.", actor="host", reason="raised", expected_version=2),
+        ExpireInput(principal=TOVE, record_id=FEE.id, at=AT, actor="host", reason="over"),
+        RestoreInput(principal=TOVE, record_id=FEE.id, actor="host", reason="not over"),
+        LifecycleReport(
+            outcomes=(
+                WriteOutcome(index=0, disposition="written", ref=FEE, superseded=(FEE,)),
+                WriteOutcome(index=1, disposition="refused", field="text", message="seems to hold a secret"),
+            )
+        ),
+        ReadRecordsInput(principal=TOVE, statuses=(RecordStatus.CONFIRMED,)),
+        RecordPage(
+            more=True, history=(RecordEvent(at=AT, actor="host", event="record.expired", after={"version": 2}),)
+        ),
         ImportInput(principal=TOVE, lines=(RECORD, SAID), actor="operator"),
         ImportReport(written=1, refused=(RefusedLine(index=1, field="text", message="holds a secret"),)),
         EndSessionInput(principal=TOVE, session_id="evening"),
