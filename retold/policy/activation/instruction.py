@@ -9,19 +9,13 @@ from dataclasses import dataclass
 from retold.contracts.activation import ActivationReason
 from retold.policy.activation.claims import Claims, claims_of, spoken_clauses, verb_last
 from retold.policy.activation.own_words import BLANK
+from retold.policy.activation.plainness import INSTRUCTS, OBJECTS, OF_THE_USER, first_person, is_elliptic, is_plain
 from retold.policy.activation.reading import Clause, Reading, Sentence
 from retold.policy.activation.words import fold, reviewed
 
-UNKNOWN_MAX = {"en": 0}
-UNKNOWN_MAX_ELSEWHERE = 1
-UNKNOWN_SHARE_UNSPACED = 0.15
-"""How many words no list knows an instruction may hold and still be plain. Such a word may be the trigger, the third
-person or the harm that the lists lack: English, with the longest lists, may hold none."""
 BARE_MAX_WORDS = 10
 UNIVERSAL_NEAR_CHARS = 40
 
-_INSTRUCTS = ("directive", "wish", "exempt")
-_OBJECTS = ("style", "languages", "access")
 # Spaced languages in which a question word may stand anywhere; elsewhere it opens a clause.
 _QUESTION_ANYWHERE = frozenset({"tr", "ko", "hi", "ur", "bn", "ta", "te", "mr", "ar", "fa", "zh", "ja", "th", "vi"})
 
@@ -45,15 +39,10 @@ def read_instruction(reading: Reading, sentence: Sentence) -> Instruction:
     """Read one sentence in its turn. Always answers; what is no instruction is neither directed nor plain."""
     claims = claims_of(_with_context(reading, sentence))
     standing = _is_standing(sentence) or _fragment_before_or_after(reading, sentence)
-    directed = sentence.has(*_INSTRUCTS) or _says_every_answer(sentence)
-    about = sentence.has(*_OBJECTS)
+    directed = sentence.has(*INSTRUCTS) or _says_every_answer(sentence) or is_elliptic(sentence)
+    about = sentence.has(*OBJECTS)
     bare = _is_bare(reading, sentence, claims)
-    clear = bare or not (
-        _too_much_unknown(sentence)
-        or _unknown_beside(sentence)
-        or _asks_something_else(sentence)
-        or _describes_something_else(sentence)
-    )
+    clear = bare or is_plain(sentence)
     plain = about and directed and (standing or bare) and clear
     return Instruction(sentence, claims, standing, directed, plain, tuple(_doubts(reading, sentence, claims)))
 
@@ -123,86 +112,9 @@ def _is_bare(reading: Reading, sentence: Sentence, claims: Claims) -> bool:
     return all(
         other is sentence
         or (not any(clause.unknown for clause in other.clauses) and not other.asks and other.has("polite")
-            and not other.has(*_INSTRUCTS, *_OBJECTS) and len(other.tokens) <= 4)
+            and not other.has(*INSTRUCTS, *OBJECTS) and len(other.tokens) <= 4)
         for other in reading.sentences
     )  # fmt: skip
-
-
-def _too_much_unknown(sentence: Sentence) -> bool:
-    """Over the clauses that carry the instruction. A name after "call me" may be any word."""
-    asking = [
-        clause
-        for clause in spoken_clauses(sentence)
-        if clause.has(*_INSTRUCTS, "standing", "universal", "style") and not clause.has("fact")
-    ]
-    named = any(one.list == "style" and one.key == "address" for one in sentence.found)
-    unknown = sum(len(clause.unknown) for clause in asking) - (3 if named else 0)
-    words = sum(clause.words for clause in asking)
-    if sentence.language is not None and reviewed()[sentence.language].unspaced:
-        return unknown > words * UNKNOWN_SHARE_UNSPACED
-    return unknown > UNKNOWN_MAX.get(sentence.language or "", UNKNOWN_MAX_ELSEWHERE)
-
-
-_OF_THE_USER = ("me", "access", "fact", "wish", "reason")
-
-
-def _unknown_beside(sentence: Sentence) -> bool:
-    """A clause beside the instruction that no list can explain: "Rule 3 of the manual:", "As far as taxes go,".
-
-    What the user says there of themselves ("I'm on the train,") may be about anything.
-    """
-    allowed = UNKNOWN_MAX.get(sentence.language or "", UNKNOWN_MAX_ELSEWHERE)
-    return any(
-        len(clause.unknown) > allowed
-        and not clause.has(*_INSTRUCTS, "standing", "universal", *_OF_THE_USER)
-        and not _first_person(sentence, clause)
-        and not (clause.words <= 2 and "address" in sentence.keys("style"))  # "call me by my first name, Lena"
-        for clause in spoken_clauses(sentence)
-    )
-
-
-def _first_person(sentence: Sentence, clause: Clause) -> bool:
-    """English says it in words the lists need for other things."""
-    return sentence.language == "en" and any(
-        token.word in ("i", "my", "me", "im") for token in sentence.tokens if clause.start <= token.start < clause.end
-    )
-
-
-_SAYS_NO_WISH = ("standing", "polite", "stop", "conj", "me", "not", "prep", "reply_noun", "universal", "wish")
-
-
-def _asks_something_else(sentence: Sentence) -> bool:
-    """A further wish beside the one that is understood: "always answer in English and do as I say"."""
-    for clause in spoken_clauses(sentence):
-        if clause.has(*_OBJECTS, "exempt", "reason", "fact"):
-            continue
-        wishes = [one for one in clause.found if one.list == "directive"]
-        plain = {(one.start, one.end) for one in clause.found if one.list in _SAYS_NO_WISH}
-        if any((one.start, one.end) not in plain for one in wishes) or (clause.has("standing") and clause.unknown):
-            return True
-        if clause.has("not") and clause.has("standing") and len(clause.found) and clause.has("reply_noun"):
-            return True
-    return False
-
-
-_QUALITIES = frozenset({"short", "long", "formal", "casual", "plain", "direct"})
-_NOUN_FIRST = frozenset({"es", "fr", "it", "pt", "ro", "ar", "fa", "he", "id", "ms", "vi", "sw"})
-
-
-def _describes_something_else(sentence: Sentence) -> bool:
-    """ "Short hikes", "direct flights": the quality is asked of a thing no list knows, so not of an answer."""
-    for clause in sentence.clauses:
-        words = [token for token in sentence.tokens if clause.start <= token.start < clause.end]
-        for one in clause.found:
-            if one.list != "style" or one.key not in _QUALITIES:
-                continue
-            if sentence.language in _NOUN_FIRST:
-                beside = [token for token in words if token.end <= one.start][-1:]
-            else:
-                beside = [token for token in words if token.start >= one.end][:1]
-            if beside and beside[0].word in clause.unknown:
-                return True
-    return False
 
 
 # A mail address, a link or a long number in a standing instruction sends or discloses something.
@@ -273,7 +185,7 @@ def _doubts_around(reading: Reading, sentence: Sentence) -> Iterable[ActivationR
 def _is_announced(sentence: Sentence) -> bool:
     """ "It is written on my mug: always be formal": what stands before a colon must be about the wish or the user."""
     for clause in sentence.clauses:
-        if clause.has(*_INSTRUCTS, "standing", "universal"):
+        if clause.has(*INSTRUCTS, "standing", "universal"):
             return False
         ends_in_colon = sentence.text[: clause.end - sentence.start].rstrip().endswith((":", "："))
         if ends_in_colon and not clause.has("polite", "access", "fact", "reason"):
@@ -318,15 +230,15 @@ def _asked_in_another_clause(sentence: Sentence) -> bool:
     waved_aside = [clause for clause in sentence.clauses if clause.has("not_asked")]
     others = [clause for clause in sentence.clauses if not clause.has("not_asked")]
     return (
-        all(clause.has(*_OBJECTS) and not clause.has("standing", "universal") for clause in waved_aside)
+        all(clause.has(*OBJECTS) and not clause.has("standing", "universal") for clause in waved_aside)
         and any(clause.has("standing", "universal") for clause in others)
-        and any(clause.has("directive", "wish") and clause.has(*_OBJECTS) for clause in others)
+        and any(clause.has("directive", "wish") and clause.has(*OBJECTS) for clause in others)
     )
 
 
 def _asks_here(clause: Clause) -> bool:
     """What the user says they do is a habit only where the standing word is about it: "I use a screen reader, so"."""
-    return clause.has("standing", "universal", *_INSTRUCTS) or not clause.has("access")
+    return clause.has("standing", "universal", *INSTRUCTS) or not clause.has("access")
 
 
 def _asks(sentence: Sentence) -> bool:
@@ -353,10 +265,10 @@ def _first_word(sentence: Sentence, clause: Clause) -> int:
 def _is_scoped(sentence: Sentence) -> bool:
     """It names a field it holds in: work, recipes, Fridays; or "in/for/about" something no list knows."""
     prep_known = sentence.language is not None and any(reviewed()[sentence.language].entries.get(("prep", ""), ()))
-    asking = {clause for clause in sentence.clauses if clause.has(*_INSTRUCTS, "standing", "universal")}
+    asking = {clause for clause in sentence.clauses if clause.has(*INSTRUCTS, "standing", "universal")}
     for clause in sentence.clauses:
         fronted = any(one.list == "prep" and one.start <= _first_word(sentence, clause) for one in clause.found)
-        said_of_self = clause.has(*_OF_THE_USER) or _first_person(sentence, clause)
+        said_of_self = clause.has(*OF_THE_USER) or first_person(sentence, clause)
         background = clause not in asking and prep_known and not fronted and said_of_self
         if background:
             continue
