@@ -17,6 +17,7 @@ from retold.cli.running_stack import connected, read_settings
 from retold.cli.terminal import out, write_json
 from retold.client import plugins
 from retold.client.encryption import key_ring_from_environment
+from retold.client.tracing import install_tracing
 
 RUNNING_FIRST = ("ExecutionStatus = 'Running'", "ExecutionStatus != 'Running'")
 """What still runs is what a version has to go on with; what ended is replayed for good measure."""
@@ -28,7 +29,8 @@ def replay_gate(
     as_json: options.AsJson = False,
 ) -> None:
     """Replay histories of the namespace on this checkout's workflows. Exit code 1: at least one would not go on."""
-    replayed, broken = asyncio.run(_replay(context, limit))
+    with install_tracing("retold-replay-gate"):  # workflows open spans, and replaying them exports none
+        replayed, broken = asyncio.run(_replay(context, limit))
     if as_json:
         write_json({"replayed": replayed, "broken": broken})
     else:

@@ -284,7 +284,7 @@ def observe_turn(decision: TurnDecision, late: bool = False) -> None:
 def announce() -> None:
     """Let the counters whose first step must wake somebody begin at zero: an alert sees a step, not a first value."""
     for what in get_args(ForgottenWhat):
-        for ended in ("receipt", "text_left"):
+        for ended in ("receipt", "incomplete"):
             count(FORGETS, 0, what=what, ended=ended)
     for why in RefusedDecision:
         count(REVIEW_REFUSALS, 0, why=why.value)

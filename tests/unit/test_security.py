@@ -101,7 +101,7 @@ def test_a_source_that_is_named_and_not_there_is_an_error(variable: str, monkeyp
 )
 def test_a_password_without_a_place_is_refused(store_url: str | None, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Settings(store_url=store_url, store_password="secret")  # type: ignore[arg-type]
+        Settings(store_url=store_url, store_password="secret")
 
 
 def test_a_judge_that_does_not_fit_its_mode_is_refused() -> None:
