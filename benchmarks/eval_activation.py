@@ -37,15 +37,15 @@ def main() -> int:
         return 2
     evaluation = asyncio.run(_run(cases, with_embedder=not options.no_embedder))
     numbers = summary(evaluation)
-    _print(numbers)
-    if options.show:
-        _show(evaluation)
     if options.out is not None:
         try:
             options.out.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         except OSError as error:
             print(f"{options.out} cannot be written: {error.strerror}", file=sys.stderr)
             return 2
+    _print(numbers)
+    if options.show:
+        _show(evaluation)
     return 0
 
 

@@ -17,6 +17,7 @@ MIN_KNOWN = 0.3
 _NEAR = 0.9
 _SHORTLIST = 6
 SENTENCES_MAX = 80
+CLAUSES_MAX = 60
 
 _STOP = re.compile(r"[.!?…]+[)\]\"'»”]*(?=\s|$|\ufffc)|[。！？｡؟։።।॥۔]+[」』”]*|\n+|(?<=\w);(?=\s)|[؛；]")
 _ABBREVIATION = re.compile(
@@ -266,14 +267,15 @@ def _clauses(
         | {match.end() for match in _CLAUSE.finditer(text) if _separates(text, match)}
         | {one.start for one in found if one.list == "conj" and lists is not None and not lists.unspaced}
     )
+    cuts = [*cuts[:CLAUSES_MAX], len(text)]  # what is left of a sentence of hundreds of commas is one clause
     known = lists.known(tokens) if lists is not None else [False] * len(tokens)
     for start, end in pairwise(cuts):
         inside = tuple(one for one in found if start <= one.start < end)
         here = [(token, is_known) for token, is_known in zip(tokens, known, strict=True) if start <= token.start < end]
         if not any(char.isalpha() for char in text[start:end]):
             continue
+        covered = {at for one in inside for at in range(one.start, one.end)}
         if lists is not None and lists.unspaced:
-            covered = {at for one in inside for at in range(one.start, one.end)}
             alone = [text[at] for at in range(start, end) if text[at].isalpha() and at not in covered]
             letters = sum(char.isalpha() for char in text[start:end])
             yield Clause(start, end, inside, max(1, letters // 2), tuple(alone[::2]))
@@ -281,9 +283,7 @@ def _clauses(
         unknown = tuple(
             token.word
             for token, is_known in here
-            if not is_known
-            and not token.word.isdigit()
-            and not any(one.start <= token.start and token.end <= one.end for one in inside)
+            if not is_known and not token.word.isdigit() and token.start not in covered
         )
         yield Clause(start, end, inside, len(here), unknown)
 

@@ -97,7 +97,7 @@ _HOSTILE = {
 
 @pytest.mark.parametrize("kind", _HOSTILE)
 def test_a_turn_of_full_length_is_read_in_bounded_time(kind: str) -> None:
-    """A second of wall clock on a busy machine; the work itself is tens of milliseconds."""
+    """Half a second of processor time at the very most, the word lists of a first language included."""
     text = _HOSTILE[kind][:32_000]
     reviewed()
     began = time.process_time()
