@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -268,6 +268,14 @@ class Settings(BaseSettings):
         if file := os.environ.get(CONFIG_FILE):
             sources.append(TomlConfigSettingsSource(settings_cls, toml_file=_there(CONFIG_FILE, Path(file))))
         return tuple(sources)
+
+    @field_validator("utility", "retrieval", mode="before")
+    @classmethod
+    def _whole_numbers(cls, value: object) -> object:
+        """In an environment everything is text, and what a bundle is made of refuses text where a number belongs."""
+        if isinstance(value, dict):
+            return {name: each if name == "bundle" else cls._whole_numbers(each) for name, each in value.items()}
+        return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
     @model_validator(mode="after")
     def _password_has_a_place(self) -> Self:
