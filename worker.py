@@ -21,7 +21,8 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.common import WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.activation import ActivationActivities
@@ -156,6 +157,7 @@ def turn_worker(
         max_heartbeat_throttle_interval=timedelta(milliseconds=200),
         default_heartbeat_throttle_interval=timedelta(milliseconds=200),
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+        deployment_config=version_of(settings),
     )
 
 
@@ -188,6 +190,7 @@ def operations_worker(
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.concurrent_operations,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+        deployment_config=version_of(settings),
     )
 
 
@@ -216,7 +219,20 @@ def lifecycle_worker(
         workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.concurrent_operations,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
+        deployment_config=version_of(settings),
     )
+
+
+def version_of(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
+    """Which version these workers are; None: not versioned, whoever polls takes whatever is due.
+
+    Every workflow says for itself whether it stays with the version that began it (`workflows/versioning.py`); there
+    is no default, so one that does not say keeps the worker from being built.
+    """
+    if settings.deployment_name is None or settings.build_id is None:
+        return None
+    version = WorkerDeploymentVersion(deployment_name=settings.deployment_name, build_id=settings.build_id)
+    return WorkerDeploymentConfig(version=version, use_worker_versioning=True)
 
 
 def review_workflows(client: Client, adapters: Adapters, settings: Settings) -> ReviewWorkflows:

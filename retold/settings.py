@@ -58,11 +58,19 @@ class WorkerSettings(Contract):
     """`host:port` where Prometheus asks for Retold's metrics, for sites without a collector."""
     temporal_metrics_address: str | None = None
     """`host:port` where Prometheus asks for the Temporal SDK's metrics."""
-    deployment_name: str | None = None
-    """With `build_id`: workers are versioned, and reviews stay with the version that began them."""
-    build_id: str | None = None
+    deployment_name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.\s]+$")] | None = None
+    """With `build_id`: workers are versioned, and turns and reviews stay with the version that began them."""
+    build_id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\S+$")] | None = None
+    """What this code is, the same on all workers that run it: an image's digest or tag."""
     graceful_shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 40
     """How long turns in hand may take to end after SIGTERM. Above the longest stage timeout."""
+
+    @model_validator(mode="after")
+    def _version_is_whole(self) -> Self:
+        if (self.deployment_name is None) != (self.build_id is None):
+            missing, given = ("build_id", "deployment_name") if self.build_id is None else ("deployment_name", "build_id")
+            raise ValueError(f"{missing}: {given} is set and this is not; workers are versioned by both or by neither")
+        return self
 
 
 class ConsoleSettings(Contract):

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from retold.contracts.config import AdmissionMode, UtilityAwareConfig
 from retold.security import HalfConfiguredError, Severity, findings, require_whole
-from retold.settings import Settings, SettingsSourceError
+from retold.settings import Settings, SettingsSourceError, WorkerSettings
 
 KEYS = json.dumps([{"id": "a", "key": base64.b64encode(b"k" * 32).decode()}])
 CLOUD = {"TEMPORAL_ADDRESS": "acme.tmprl.cloud:7233"}
@@ -107,3 +108,17 @@ def test_a_password_without_a_place_is_refused(store_url: str | None, says: str)
 def test_a_judge_that_does_not_fit_its_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="disagree"):
         Settings(utility=UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.HOSTED_JUDGE))
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"build_id": "7f3a"}, "deployment_name: build_id is set and this is not"),
+        ({"deployment_name": "retold"}, "build_id: deployment_name is set and this is not"),
+        ({"deployment_name": "retold.eu", "build_id": "7f3a"}, "deployment_name"),
+        ({"deployment_name": "retold", "build_id": " "}, "build_id"),
+    ],
+)
+def test_workers_are_versioned_by_both_names_or_by_neither(given: dict[str, str], refused: str) -> None:
+    with pytest.raises(ValidationError, match=refused):
+        Settings(worker=WorkerSettings(**given))
