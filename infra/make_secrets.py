@@ -1,10 +1,14 @@
-"""Makes the files docker-compose.yml reads its secrets from. What exists is kept: a second run changes nothing."""
+"""Makes the files docker-compose.yml reads its secrets from. What exists is kept: a second run changes nothing.
+
+python infra/make_secrets.py [FOLDER]     # default: infra/secrets; RETOLD_SECRETS names another to Compose
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import secrets
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,11 +28,11 @@ def codec_keys() -> str:
     return json.dumps([{"id": key_id, "key": base64.b64encode(secrets.token_bytes(32)).decode()}])
 
 
-def main() -> None:
-    FOLDER.mkdir(mode=0o700, exist_ok=True)
+def make_secrets(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     wanted = {name: secrets.token_urlsafe(32) for name in PASSWORDS} | {"retold_codec_keys": codec_keys()}
     for name, value in wanted.items():
-        path = FOLDER / name
+        path = folder / name
         if path.exists():
             print(f"kept   {path}")
             continue
@@ -39,4 +43,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    make_secrets(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

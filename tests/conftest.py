@@ -1,4 +1,7 @@
-"""One real Temporal server for the whole run, and the tracer provider every worker must find installed."""
+"""One real Temporal server for the whole run, and the tracer provider every worker must find installed.
+
+From a wheel; from an image with RETOLD_TEST_STACK=containers.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from retold.client import plugins
 from retold.client.tracing import install_tracing
+from tests.docker_engine import in_containers, temporal_in_a_container
 
 TEMPORAL = Path(sysconfig.get_path("scripts")) / "temporal"
 
@@ -27,6 +31,10 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 @pytest.fixture(scope="session")
 async def client(spans: InMemorySpanExporter) -> AsyncIterator[Client]:
+    if in_containers():
+        with temporal_in_a_container() as address:
+            yield await Client.connect(address, plugins=plugins())
+        return
     environment = await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(TEMPORAL),
         dev_server_extra_args=["--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"],

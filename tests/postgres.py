@@ -1,4 +1,7 @@
-"""One PostgreSQL for the test session, from a wheel, and a fresh database in it for whoever asks."""
+"""One PostgreSQL for the test session, and a fresh database in it for whoever asks.
+
+From a wheel; from an image with RETOLD_TEST_STACK=containers.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ import psycopg
 
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
+from tests.docker_engine import in_containers, postgres_in_a_container
 
 SERVER = Path(__file__).parents[1] / "benchmarks" / "peers" / "postgres_server.py"
 HASTE = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal", "-c", "deadlock_timeout=50ms")
@@ -73,6 +77,16 @@ def _connected(url: str) -> psycopg.Connection:
 
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
+    with postgres_in_a_container() if in_containers() else _postgres_from_a_wheel() as url:
+        postgres = Postgres(url)
+        try:
+            yield postgres
+        finally:
+            postgres.close()
+
+
+@contextmanager
+def _postgres_from_a_wheel() -> Iterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -83,11 +97,7 @@ def running_postgres() -> Iterator[Postgres]:
     try:
         said = server.stdout.readline()
         assert said, "PostgreSQL did not start: see the lines above"
-        postgres = Postgres(json.loads(said)["url"])
-        try:
-            yield postgres
-        finally:
-            postgres.close()
+        yield json.loads(said)["url"]
     finally:
         server.stdin.close()
         server.wait(20)

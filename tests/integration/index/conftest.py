@@ -20,9 +20,8 @@ from retold.models.embedding.hashing import HashingEmbedder
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
+from tests.docker_engine import qdrant_in_a_container
 from tests.integration.index.qdrant_stand_in import QdrantStandIn, stand_in
-
-QDRANT_IMAGE = "qdrant/qdrant:v1.20.0"
 
 _collections = itertools.count()
 
@@ -40,20 +39,8 @@ def server() -> Iterator[QdrantStandIn]:
 
 @pytest.fixture(scope="session")
 def container_url() -> Iterator[str]:
-    """A real Qdrant server. Skipped without a Docker daemon, unless RETOLD_REQUIRE_DOCKER=1 says there must be one."""
-    required = os.environ.get("RETOLD_REQUIRE_DOCKER") == "1"
-    try:
-        import docker  # type: ignore[import-untyped]
-
-        docker.from_env().ping()
-    except Exception as error:
-        if required:
-            raise
-        pytest.skip(f"no Docker daemon answers: {error}")
-    from testcontainers.community.qdrant import QdrantContainer
-
-    with QdrantContainer(QDRANT_IMAGE) as running:
-        yield f"http://{running.get_container_host_ip()}:{running.get_exposed_port(6333)}"
+    with qdrant_in_a_container() as url:
+        yield url
 
 
 @pytest.fixture(params=["edge", "server", pytest.param("container", marks=pytest.mark.docker)])
