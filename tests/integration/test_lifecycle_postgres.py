@@ -1,15 +1,10 @@
-"""The lifecycle on PostgreSQL, where writers really meet: started from the machine's own binaries, if it has any."""
+"""The lifecycle on PostgreSQL, where writers in several processes really meet."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import socket
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -20,62 +15,17 @@ from retold.contracts.turn import Principal
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
+from tests.postgres import running_postgres
 from tests.unit.store.conftest import NOON
 
 TICK = timedelta(microseconds=1)
 DAY = timedelta(days=1)
 
 
-def _binaries() -> Path | None:
-    found = shutil.which("initdb") or next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), None)
-    return None if found is None else Path(found).resolve().parent
-
-
-BINARIES = _binaries()
-pytestmark = pytest.mark.skipif(BINARIES is None, reason="no PostgreSQL binaries on this machine")
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def postgresql() -> Iterator[str]:
-    """The URL of a server of our own, gone afterwards. It refuses to run as root, so then it runs as `nobody`."""
-    assert BINARIES is not None
-    user = "nobody" if os.geteuid() == 0 else None
-    folder = Path(f"/tmp/retold-postgresql-{uuid4()}")  # not pytest's: nobody else may look into those
-    folder.mkdir(mode=0o700)
-    if user is not None:
-        shutil.chown(folder, user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    data = folder / "data"
-    initialised = [str(BINARIES / "initdb"), "-D", str(data), "-U", "retold", "-A", "trust", "-E", "UTF8", "--no-sync"]
-    subprocess.run(initialised, check=True, capture_output=True, user=user, cwd="/")
-    serve = [
-        str(BINARIES / "postgres"),
-        "-D",
-        str(data),
-        "-h",
-        "127.0.0.1",
-        "-p",
-        str(port),
-        "-k",
-        "",
-        "-c",
-        "fsync=off",
-    ]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(serve, user=user, cwd="/", stdout=log, stderr=log)
-    try:
-        ready = [str(BINARIES / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-t", "20"]
-        for _ in range(100):
-            if subprocess.run(ready, capture_output=True, check=False).returncode == 0:
-                break
-            assert server.poll() is None, (folder / "log").read_text()
-        yield f"postgresql+psycopg://retold@127.0.0.1:{port}/postgres"
-    finally:
-        server.terminate()
-        server.wait(20)
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_postgres() as server, server.database(migrated=False) as url:
+        yield url
 
 
 @pytest.fixture
