@@ -25,8 +25,19 @@ from retold.contracts.turn import Principal
 
 TOVE = Principal(tenant="harbour", user="tove")
 
-good = st.builds(lambda text: json.dumps({"text": "t" + text}).encode(), st.text(max_size=20).filter(str.isascii))
-bad = st.sampled_from([b"{", b"[1]", b"null", b"\xff\xfe", b'{"text": ""}', b'{"text": "t", "activation": "ambient"}'])
+ascii_text = st.text(st.characters(min_codepoint=1, max_codepoint=127), max_size=20)
+good = st.builds(lambda text: json.dumps({"text": "t" + text}).encode(), ascii_text)
+bad = st.sampled_from(
+    [
+        b"{",
+        b"[1]",
+        b"null",
+        b"\xff\xfe",
+        b'{"text": ""}',
+        b'{"text": "t", "activation": "ambient"}',
+        b'{"text": "a NUL: \\u0000"}',
+    ]
+)
 blank = st.sampled_from([b"", b"   ", b"\t"])
 
 
