@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import metrics, trace
+from opentelemetry.sdk.environment_variables import OTEL_SERVICE_NAME
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
@@ -30,11 +31,13 @@ def install_tracing(
     the shutdown.
 
     Args:
+        service_name: what the process is called unless `OTEL_SERVICE_NAME` says otherwise.
         processors: further ones for spans, a test's own for example.
         readers: further ones for metrics; with one of these, OTLP takes metrics only where
             `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` says so, or whoever reads both would count everything twice.
     """
-    resource = Resource.create({SERVICE_NAME: service_name, SERVICE_INSTANCE_ID: str(uuid.uuid4())})
+    named = os.environ.get(OTEL_SERVICE_NAME) or service_name
+    resource = Resource.create({SERVICE_NAME: named, SERVICE_INSTANCE_ID: str(uuid.uuid4())})
     provider = create_tracer_provider(resource=resource, shutdown_on_exit=False)
     for processor in (*processors, *_exporters()):
         provider.add_span_processor(processor)
