@@ -96,21 +96,35 @@ _HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", _HOSTILE)
-def test_a_turn_of_full_length_is_read_in_bounded_time(kind: str) -> None:
-    """Half a second of processor time at the very most, the word lists of a first language included."""
+def test_reading_takes_as_long_as_the_turn_is_however_hostile(kind: str) -> None:
+    """Eight times the text is about eight times the work; what looks back at all it has read would be 64 times."""
     text = _HOSTILE[kind][:32_000]
     reviewed()
-    began = time.process_time()
-    LocalExtractor().extract([own_turn(text)])
-    assert time.process_time() - began < 0.5
+    _read_in_s("Always answer me briefly. ")  # the word lists of a first language
+    short = max(_read_in_s(text[: len(text) // 8]), 0.001)
+    assert _read_in_s(text) < 30 * short
 
 
-def test_an_ordinary_turn_takes_milliseconds() -> None:
-    turns = [own_turn(f"Thanks, number {n} worked! From now on keep replies short, and how is {n}?") for n in range(50)]
-    LocalExtractor().extract(turns[:1])
-    began = time.process_time()
-    LocalExtractor().extract(turns[1:])
-    assert (time.process_time() - began) / 49 < 0.02
+def _read_in_s(text: str) -> float:
+    """Processor time of one reading, the better of two: a text that was read before is remembered, so each differs."""
+    took = []
+    for mark in "xy":
+        began = time.process_time()
+        LocalExtractor().extract([own_turn(text[:-1] + mark)])
+        took.append(time.process_time() - began)
+    return min(took)
+
+
+def test_a_session_costs_as_much_as_it_has_turns() -> None:
+    def extracted_in_s(count: int) -> float:
+        say = "Thanks, {} of {} worked! From now on keep replies short, and how is {}?"
+        turns = [own_turn(say.format(number, count, number)) for number in range(count)]
+        began = time.process_time()
+        LocalExtractor().extract(turns)
+        return time.process_time() - began
+
+    extracted_in_s(1)
+    assert extracted_in_s(48) < 30 * max(extracted_in_s(6), 0.001)
 
 
 @given(st.text(max_size=400))
