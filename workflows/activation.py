@@ -15,7 +15,6 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.review import ReviewIds
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
-    from workflows.versioning import GOES_ON
 
 BATCH = 10
 """Records of one activity: few enough that a worker's death repeats little, many enough that an import is no storm."""
@@ -24,7 +23,7 @@ FIRST_ATTEMPTS = 4
 """Then the others have their turn, before what could not be evaluated is tried for as long as it takes."""
 
 
-@workflow.defn(name=names.ACTIVATION_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.ACTIVATION_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ActivationWorkflow:
     """Evaluate the records in order. The same version of a record is settled once, whoever asks and however often."""
 

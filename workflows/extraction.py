@@ -17,13 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.identity import operation_workflow_id
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
-    from workflows.versioning import GOES_ON
 
 ROUNDS_MAX = 100
 """Of one run, 50 turns each. A session that is longer stays due, and the next run goes on where this one ended."""
 
 
-@workflow.defn(name=names.EXTRACTION_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.EXTRACTION_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ExtractionWorkflow:
     """Read until nothing is unread, or a round fails: then the session stays due from there."""
 

@@ -17,7 +17,6 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
     from retold.contracts.forgetting import BeginForgetting, ForgetInput, ForgetReceipt, Forgetting, ReadBack
     from workflows.accepting import WRONGLY_CALLED, accepted
-    from workflows.versioning import GOES_ON
 
 ATTEMPTS = 4
 """Rounds of erasing and reading back. What comes in late comes within the first."""
@@ -26,7 +25,7 @@ BETWEEN_ATTEMPTS = timedelta(seconds=5)
 ResultT = TypeVar("ResultT")
 
 
-@workflow.defn(name=names.FORGET_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.FORGET_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ForgetWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> ForgetReceipt:

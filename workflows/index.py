@@ -22,7 +22,6 @@ with workflow.unsafe.imports_passed_through():
         ReconcileStepResult,
     )
     from workflows.accepting import WRONGLY_CALLED, accepted, refusal
-    from workflows.versioning import GOES_ON
 
 ResultT = TypeVar("ResultT")
 
@@ -33,7 +32,7 @@ CHECKS_MAX = 5
 """How often a new generation is compared until nothing differs any more."""
 
 
-@workflow.defn(name=names.RECONCILE_INDEX_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.RECONCILE_INDEX_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ReconcileIndexWorkflow:
     """Compare in bounded pieces: a worker that dies costs the piece it was at, and memory never holds more than one."""
 
@@ -54,7 +53,7 @@ class ReconcileIndexWorkflow:
                 workflow.continue_as_new(ReconcileInput(resumed=progress))
 
 
-@workflow.defn(name=names.REBUILD_INDEX_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.REBUILD_INDEX_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class RebuildIndexWorkflow:
     """Build a generation beside the one that answers, compare until it is equal, then switch in one step.
 
@@ -92,7 +91,7 @@ class RebuildIndexWorkflow:
         return report
 
 
-@workflow.defn(name=names.INDEX_OVERVIEW_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.INDEX_OVERVIEW_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class IndexOverviewWorkflow:
     """Which generations there are; one that is being built is abandoned first if that is asked for."""
 

@@ -24,12 +24,11 @@ with workflow.unsafe.imports_passed_through():
     from workflows.durably import durably
     from workflows.evaluating import begin_evaluation
     from workflows.extraction import begin_reading
-    from workflows.versioning import GOES_ON
 
 ResultT = TypeVar("ResultT")
 
 
-@workflow.defn(name=names.IMPORT_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.IMPORT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ImportWorkflow:
     """Write the lines, bring the index into line, have the records evaluated. A worker that dies loses nothing."""
 
@@ -45,7 +44,7 @@ class ImportWorkflow:
         return report.model_copy(update={"changed": (), "activation_queue": None})  # nothing for whoever asked
 
 
-@workflow.defn(name=names.END_SESSION_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.END_SESSION_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class EndSessionWorkflow:
     """End the session, and have it read for what its user said, if nobody has."""
 
@@ -56,9 +55,7 @@ class EndSessionWorkflow:
             await begin_reading(ExtractInput(principal=ended.principal, session_id=ended.session_id))
 
 
-@workflow.defn(
-    name=names.DEVELOPMENT_AMBIENT_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED
-)
+@workflow.defn(name=names.DEVELOPMENT_AMBIENT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class DevelopmentAmbientWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> RecordRef:
@@ -69,7 +66,7 @@ class DevelopmentAmbientWorkflow:
         return marked
 
 
-@workflow.defn(name=names.INSPECT_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.INSPECT_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class InspectWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> InspectResult:

@@ -10,10 +10,9 @@ from temporalio.common import RetryPolicy
 with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
     from retold.contracts.decision import TurnRecord
-    from workflows.versioning import GOES_ON
 
 
-@workflow.defn(name=names.RECORD_TURN_WORKFLOW, versioning_behavior=GOES_ON)
+@workflow.defn(name=names.RECORD_TURN_WORKFLOW)
 class RecordTurnWorkflow:
     @workflow.run
     async def run(self, record: TurnRecord) -> str:

@@ -30,10 +30,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
     from workflows.evaluating import begin_evaluation
-    from workflows.versioning import GOES_ON
 
 
-@workflow.defn(name=names.REMEMBER_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.REMEMBER_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class RememberWorkflow:
     """Store one record or many; refused ones are in the answer, the others are stored."""
 
@@ -42,46 +41,42 @@ class RememberWorkflow:
         return await _changed(names.REMEMBER, accepted(RememberInput, request), cause="remembered")
 
 
-@workflow.defn(
-    name=names.SUPERSEDE_RECORD_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED
-)
+@workflow.defn(name=names.SUPERSEDE_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class SupersedeRecordWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> LifecycleReport:
         return await _changed(names.SUPERSEDE_RECORD, accepted(SupersedeInput, request), cause="superseded")
 
 
-@workflow.defn(
-    name=names.CONTRADICT_RECORDS_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED
-)
+@workflow.defn(name=names.CONTRADICT_RECORDS_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ContradictRecordsWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> LifecycleReport:
         return await _changed(names.CONTRADICT_RECORDS, accepted(ContradictInput, request), cause="contradicted")
 
 
-@workflow.defn(name=names.CORRECT_RECORD_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.CORRECT_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class CorrectRecordWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> LifecycleReport:
         return await _changed(names.CORRECT_RECORD, accepted(CorrectInput, request), cause="corrected")
 
 
-@workflow.defn(name=names.EXPIRE_RECORD_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.EXPIRE_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ExpireRecordWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> LifecycleReport:
         return await _changed(names.EXPIRE_RECORD, accepted(ExpireInput, request), cause="expired")
 
 
-@workflow.defn(name=names.RESTORE_RECORD_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.RESTORE_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class RestoreRecordWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> LifecycleReport:
         return await _changed(names.RESTORE_RECORD, accepted(RestoreInput, request), cause="restored")
 
 
-@workflow.defn(name=names.DELETE_RECORD_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.DELETE_RECORD_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class DeleteRecordWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> RecordRef:
@@ -91,7 +86,7 @@ class DeleteRecordWorkflow:
         return outcome.ref
 
 
-@workflow.defn(name=names.READ_RECORDS_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.READ_RECORDS_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ReadRecordsWorkflow:
     """For somebody who is waiting: an error now is better than an answer in an hour."""
 

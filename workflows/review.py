@@ -30,7 +30,6 @@ with workflow.unsafe.imports_passed_through():
     )
     from retold.policy.reviewing import SIGNALLED
     from workflows.accepting import WRONGLY_CALLED, accepted
-    from workflows.versioning import GOES_ON, STAYS
 
 STATUS_KEY = SearchAttributeKey.for_keyword(names.REVIEW_STATUS_ATTRIBUTE)
 _RETRIES = RetryPolicy(
@@ -41,7 +40,7 @@ _RETRIES = RetryPolicy(
 _ENDED_ELSEWHERE = (RefusedDecision.ALREADY_RESOLVED, RefusedDecision.WITHDRAWN, RefusedDecision.UNKNOWN_REVIEW)
 
 
-@workflow.defn(name=names.REVIEW_WORKFLOW, versioning_behavior=STAYS, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.REVIEW_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ReviewWorkflow:
     @workflow.init
     def __init__(self, request: RawValue) -> None:
@@ -205,7 +204,7 @@ class ReviewWorkflow:
         )
 
 
-@workflow.defn(name=names.DECIDE_REVIEW_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.DECIDE_REVIEW_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class DecideReviewWorkflow:
     """A decision that found no open workflow: its item has ended, or its workflow is yet to start. The row decides."""
 

@@ -10,10 +10,9 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.switches import SwitchChange, SwitchesInForce, SwitchState
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
-    from workflows.versioning import GOES_ON
 
 
-@workflow.defn(name=names.SWITCH_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.SWITCH_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class SwitchWorkflow:
     """Change one switch. Every worker follows with its next reading, `worker.switches_read_every_s` later at most."""
 
@@ -22,7 +21,7 @@ class SwitchWorkflow:
         return await durably(names.CHANGE_SWITCH, accepted(SwitchChange, request), SwitchState)
 
 
-@workflow.defn(name=names.LIST_SWITCHES_WORKFLOW, versioning_behavior=GOES_ON, failure_exception_types=WRONGLY_CALLED)
+@workflow.defn(name=names.LIST_SWITCHES_WORKFLOW, failure_exception_types=WRONGLY_CALLED)
 class ListSwitchesWorkflow:
     @workflow.run
     async def run(self, _: RawValue) -> SwitchesInForce:
