@@ -21,8 +21,8 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.common import WorkerDeploymentVersion
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from activities.activation import ActivationActivities
@@ -83,6 +83,7 @@ from workflows.records import (
 from workflows.review import DecideReviewWorkflow, ReviewWorkflow
 from workflows.switching import ListSwitchesWorkflow, SwitchWorkflow
 from workflows.turn import TurnWorkflow
+from workflows.versioning import VersionedRunner
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ def turn_worker(
             *AdmissionActivities(bodies.admit).get_activities(),
             *RecordingActivities(recorder, later).get_activities(),
         ],
-        workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
+        workflow_runner=runner_of(settings, sandboxed=sandboxed),
         max_concurrent_workflow_tasks=settings.concurrent_turns,
         max_concurrent_local_activities=4 * settings.concurrent_turns,
         max_concurrent_activities=4 * settings.concurrent_turns,
@@ -187,7 +188,7 @@ def operations_worker(
                 adapters.out_of_reach,
             ).get_activities(),
         ],
-        workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
+        workflow_runner=runner_of(settings, sandboxed=sandboxed),
         max_concurrent_activities=settings.concurrent_operations,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
         deployment_config=version_of(settings),
@@ -216,7 +217,7 @@ def lifecycle_worker(
             *SwitchActivities(adapters.store.switches, adapters.switches).get_activities(),
             operations.bring_index_into_line,
         ],
-        workflow_runner=SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner(),
+        workflow_runner=runner_of(settings, sandboxed=sandboxed),
         max_concurrent_activities=settings.concurrent_operations,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_s),
         deployment_config=version_of(settings),
@@ -224,15 +225,23 @@ def lifecycle_worker(
 
 
 def version_of(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
-    """Which version these workers are; None: not versioned, whoever polls takes whatever is due.
-
-    Every workflow says for itself whether it stays with the version that began it (`workflows/versioning.py`); there
-    is no default, so one that does not say keeps the worker from being built.
-    """
+    """Which version these workers are; None: not versioned, whoever polls takes whatever is due."""
     if settings.deployment_name is None or settings.build_id is None:
         return None
     version = WorkerDeploymentVersion(deployment_name=settings.deployment_name, build_id=settings.build_id)
-    return WorkerDeploymentConfig(version=version, use_worker_versioning=True)
+    return WorkerDeploymentConfig(
+        version=version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE
+    )
+
+
+def runner_of(settings: WorkerSettings, *, sandboxed: bool) -> WorkflowRunner:
+    """Unsandboxed in production (the sandbox costs a turn more than its stages do); the tests run every workflow in it.
+
+    Versioned workers have a runner that says what stays with the version that began it.
+    """
+    if sandboxed:
+        return SandboxedWorkflowRunner()
+    return UnsandboxedWorkflowRunner() if settings.build_id is None else VersionedRunner()
 
 
 def review_workflows(client: Client, adapters: Adapters, settings: Settings) -> ReviewWorkflows:

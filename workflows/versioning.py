@@ -1,19 +1,40 @@
 """Which version of the workers goes on with a workflow, where workers are versioned (`RETOLD_WORKER__BUILD_ID`).
 
-A workflow that is replayed by code that takes other steps stands still, so whatever goes on elsewhere must replay
-there: `tests/replay` holds recorded histories of every workflow to that, `retold replay-gate` those of a namespace.
+What stays with the version that began it needs that version's workers until it ends. What goes on with the version
+that is current at its next task needs code that replays it: `tests/replay` holds the recorded histories of every
+workflow to that, `retold replay-gate` those of a namespace.
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 from temporalio.common import VersioningBehavior
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
-STAYS = VersioningBehavior.PINNED
-"""With the version that began it, which therefore runs on until it is drained. A turn: somebody waits, it is over
-within two minutes, and in durability `stage` the whole algorithm is replayed. A review: its steps are what reviewers
-and owners were told; it lives for at most its two weeks."""
+from retold.contracts import names
 
-GOES_ON = VersioningBehavior.AUTO_UPGRADE
-"""On the version that is current at its next task. What must end however long it takes and whatever is away (a late
-record, forgetting, the index, evaluations, changes to records): none of it may be left to workers that have gone.
-Each is a few steps in a row."""
+STAYS = frozenset({names.TURN_WORKFLOW, names.REVIEW_WORKFLOW})
+"""A turn: somebody waits, it is over within two minutes, and in durability `stage` the whole algorithm is replayed. A
+review: it lives for at most its two weeks, and its later steps are those its owner and its reviewer were told of.
+
+Everything else goes on: late records, forgetting, the index, evaluations and changes to records end however long it
+takes and whatever is away, so none may be left to workers that have gone. Each is a few steps in a row.
+"""
+
+
+def behaviour(workflow: str) -> VersioningBehavior:
+    return VersioningBehavior.PINNED if workflow in STAYS else VersioningBehavior.AUTO_UPGRADE
+
+
+class VersionedRunner(UnsandboxedWorkflowRunner):
+    """Runs workflows with the behaviour above.
+
+    The decorator could say it as well, but then for every worker, and the server refuses the tasks of one that says
+    it without being versioned.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        assert det.defn.name is not None, "no workflow here is dynamic"
+        definition = dataclasses.replace(det.defn, versioning_behavior=behaviour(det.defn.name))
+        return super().create_instance(dataclasses.replace(det, defn=definition))
