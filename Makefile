@@ -30,6 +30,11 @@ crashes: $(VENV)/installed
 test: lint
 	$(BIN)/python -m pytest
 
+# PostgreSQL, Temporal, and our image from our Dockerfile, as containers: images are built here, a Docker is started
+# here (as root, from Debian's docker.io and mmdebstrap) if none answers. About four minutes.
+test-containers: $(VENV)/installed build/infra-venv/installed
+	@$(BIN)/python -m infra.containers
+
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -56,4 +58,6 @@ def _metrics(request: ExportMetricsServiceRequest) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    # The first process of a container hears of SIGTERM only if it asks to.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     ThreadingHTTPServer(("0.0.0.0", PORT), Receiver).serve_forever()

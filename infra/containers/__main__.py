@@ -1,0 +1,83 @@
+"""Containers for real, on a machine without a registry:  make test-containers
+
+Starts a private Docker engine if none answers, builds our image from our Dockerfile and stand-ins for the others from
+packages, runs the tests that need containers against them, and takes everything away again. What could not be run for
+want of an image is named at the end; so is how long each part took.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from infra.containers.engine import NoEngineError, docker_engine
+from infra.containers.images import NOT_TO_BE_HAD, ROOT, Builder, BuildFailedError, images_by_variable
+
+BUILD = ROOT / "build"
+LOGS = BUILD / "containers-logs"
+
+TESTS = ("tests/containers", "tests/unit/store", "tests/integration/test_turn_workflow.py")
+TESTS_WITH_QDRANT = ("tests/integration/index",)
+IN_CONTAINERS = "test_stack or test_image or test_collector or postgresql or test_turn_workflow or container"
+"""Of those, what runs against a container: the others are `make test`'s."""
+
+CANNOT, FAILED = 0, 1
+
+
+def main() -> int:
+    required = os.environ.get("RETOLD_REQUIRE_DOCKER") == "1"
+    LOGS.mkdir(parents=True, exist_ok=True)
+    try:
+        with docker_engine(BUILD / "docker") as address:
+            with timed("images"):
+                Builder(address, LOGS).build_all()
+            _sizes(address)
+            with timed("tests"):
+                code = _tests(address)
+    except NoEngineError as error:
+        print(f"NOT RUN: no container was built or started. {error}")
+        return FAILED if required else CANNOT
+    except BuildFailedError as error:
+        print(f"FAILED: {error}")
+        return FAILED
+    for variable, what in NOT_TO_BE_HAD.items():
+        if variable not in os.environ:
+            print(f"not run, no image is to be had here: {what}")
+    return code
+
+
+def _tests(address: str) -> int:
+    tests = [*TESTS, *(TESTS_WITH_QDRANT if os.environ.get("QDRANT_IMAGE", "none") != "none" else ())]
+    environment = {
+        **os.environ,
+        **images_by_variable(),
+        "DOCKER_HOST": address,
+        "RETOLD_TEST_STACK": "containers",
+        "RETOLD_REQUIRE_DOCKER": "1",
+        "TESTCONTAINERS_RYUK_DISABLED": "true",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *tests, "-k", IN_CONTAINERS, "-rs", "--durations=5"], env=environment, cwd=ROOT
+    ).returncode
+
+
+def _sizes(address: str) -> None:
+    listed = ["docker", "images", "--format={{.Repository}}:{{.Tag}} {{.Size}}", "retold-offline/*"]
+    subprocess.run(listed, env={**os.environ, "DOCKER_HOST": address}, check=False)
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
