@@ -93,6 +93,7 @@ train: $(VENV)/installed
 histories: $(VENV)/installed
 	$(BIN)/python -m tests.replay.record_histories
 	$(BIN)/python -m tests.replay.record_review_histories
+	$(BIN)/python -m tests.replay.record_operation_histories
 
 clean:
 	rm -rf $(VENV) build .retold
