@@ -371,6 +371,7 @@ async def serve(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    log_as_json()
-    asyncio.run(serve(Settings()))
+    configured = Settings()
+    log_as_json(with_exception_messages=configured.capture_text)
+    asyncio.run(serve(configured))
     gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise

@@ -108,9 +108,14 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         pool = BlockingPool(max_threads=settings.worker.blocking_threads, name="policy")
         stack.callback(pool.close)
         watch_blocking_threads(pool, "policy")
-        serving = TracedServingModel(await _serving(settings.serving, stack))
-        planner, judge = _planner(settings.planner, embedder, stack), await _judge(settings.judge, embedder, stack)
-        classifier, extractor = _classifier(settings.classifier, stack), _extractor(settings.extractor, stack)
+        serving = TracedServingModel(
+            await _serving(settings.serving, stack), settings.serving.provider, settings.capture_text
+        )
+        text = settings.capture_text
+        planner = _planner(settings.planner, embedder, stack, text)
+        judge = await _judge(settings.judge, embedder, stack, text)
+        classifier = _classifier(settings.classifier, stack, text)
+        extractor = _extractor(settings.extractor, stack, text)
         searched = TracedSearch(index, settings.qdrant_collection)
         retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index)
@@ -264,7 +269,9 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
 async def _embedders(settings: Settings, stack: AsyncExitStack) -> list[Embedder]:
     """The configured one, and the one the index is or was built anew for."""
     wanted = [settings.embedder, *([] if settings.next_embedder is None else [settings.next_embedder])]
-    return [TracedEmbedder(await _embedder(each, stack)) for each in wanted]
+    return [
+        TracedEmbedder(await _embedder(each, stack), "openai" if each.kind == "openai" else "local") for each in wanted
+    ]
 
 
 async def _embedder(settings: EmbedderSettings, stack: AsyncExitStack) -> Embedder:
@@ -330,17 +337,17 @@ async def _serving(role: ModelRole, stack: AsyncExitStack) -> ServingModel:
     return hosted
 
 
-def _planner(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> GapPolicy:
+def _planner(role: ModelRole, embedder: Embedder, stack: AsyncExitStack, capture_text: bool) -> GapPolicy:
     if not role.is_local:
-        return hosted_planner(role, stack)
+        return hosted_planner(role, stack, capture_text)
     from retold.policy.local import LocalGapPlanner
 
     return LocalGapPlanner(embedder)
 
 
-async def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> AdmissionPolicy:
+async def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack, capture_text: bool) -> AdmissionPolicy:
     if not role.is_local:
-        return hosted_judge(role, stack)
+        return hosted_judge(role, stack, capture_text)
     from retold.policy.local import LocalJudge
 
     judge = LocalJudge(embedder)
@@ -348,43 +355,43 @@ async def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack) -> 
     return judge
 
 
-def hosted_planner(role: ModelRole, stack: AsyncExitStack) -> GapPolicy:
+def hosted_planner(role: ModelRole, stack: AsyncExitStack, capture_text: bool = False) -> GapPolicy:
     """The reference planner on the model this role names; closed with the stack."""
     from retold.policy.reference.planner import ReferenceGapPlanner
 
-    return ReferenceGapPlanner(_completion(role, stack))
+    return ReferenceGapPlanner(_completion(role, stack, capture_text))
 
 
-def hosted_judge(role: ModelRole, stack: AsyncExitStack) -> AdmissionPolicy:
+def hosted_judge(role: ModelRole, stack: AsyncExitStack, capture_text: bool = False) -> AdmissionPolicy:
     """The reference judge on the model this role names; closed with the stack."""
     from retold.policy.reference.judge import ReferenceJudge
 
-    return ReferenceJudge(_completion(role, stack))
+    return ReferenceJudge(_completion(role, stack, capture_text))
 
 
-def _classifier(role: ModelRole, stack: AsyncExitStack) -> CategoryPolicy:
+def _classifier(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> CategoryPolicy:
     if not role.is_local:
         from retold.policy.reference.classifier import ReferenceCategoryPolicy
 
-        return ReferenceCategoryPolicy(_completion(role, stack))
+        return ReferenceCategoryPolicy(_completion(role, stack, capture_text))
     from retold.policy.local.record_categories import LocalCategoryPolicy
 
     return LocalCategoryPolicy()
 
 
-def _extractor(role: ModelRole, stack: AsyncExitStack) -> Extractor:
+def _extractor(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> Extractor:
     if not role.is_local:
         from retold.policy.reference.extractor import ReferenceExtractor
 
-        return ReferenceExtractor(_completion(role, stack))
+        return ReferenceExtractor(_completion(role, stack, capture_text))
     from retold.policy.local.extractor import LocalExtractor
 
     return LocalExtractor()
 
 
-def _completion(role: ModelRole, stack: AsyncExitStack) -> StructuredCompletion:
+def _completion(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> StructuredCompletion:
     from retold.models.hosted import HostedCompletion, HostedModelSettings
 
     completion = HostedCompletion(HostedModelSettings.model_validate(role.model_dump()))
     stack.push_async_callback(completion.aclose)
-    return TracedCompletion(completion)
+    return TracedCompletion(completion, role.provider, capture_text)

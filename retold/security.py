@@ -45,7 +45,14 @@ def require_whole(settings: Settings, environment: Mapping[str, str] | None = No
 def findings(settings: Settings, environment: Mapping[str, str] | None = None) -> list[Finding]:
     """What is protected by half, and what is open, in that order."""
     given = os.environ if environment is None else environment
-    found = [*_temporal(given), *_codec(given), *_store(settings), *_qdrant(settings), *_serving(settings, given)]
+    found = [
+        *_temporal(given),
+        *_codec(given),
+        *_store(settings),
+        *_qdrant(settings),
+        *_serving(settings, given),
+        *_capture(settings),
+    ]
     return sorted(found, key=lambda each: each.severity is Severity.OPEN)
 
 
@@ -104,6 +111,11 @@ def _serving(settings: Settings, given: Mapping[str, str]) -> Iterator[Finding]:
             "RETOLD_DEVELOPMENT_APPROVAL",
             "a deployment does not approve itself: record a fitness result for its bundle, or run in shadow",
         )
+
+
+def _capture(settings: Settings) -> Iterator[Finding]:
+    if settings.capture_text:
+        yield _open("RETOLD_CAPTURE_TEXT", "prompts, answers and what exceptions say go to traces and log, readable")
 
 
 def _temporal_host(given: Mapping[str, str]) -> str:

@@ -68,7 +68,9 @@ class WorkerSettings(Contract):
     @model_validator(mode="after")
     def _version_is_whole(self) -> Self:
         if (self.deployment_name is None) != (self.build_id is None):
-            missing, given = ("build_id", "deployment_name") if self.build_id is None else ("deployment_name", "build_id")
+            missing, given = (
+                ("build_id", "deployment_name") if self.build_id is None else ("deployment_name", "build_id")
+            )
             raise ValueError(f"{missing}: {given} is set and this is not; workers are versioned by both or by neither")
         return self
 
@@ -223,6 +225,9 @@ class Settings(BaseSettings):
     )
 
     service_name: str = "retold"
+    capture_text: bool = False
+    """Prompts and answers on the spans of model calls, and what exceptions say in the log. For a machine where nobody
+    reads either but the people whose words they are; our collector takes the texts off again."""
     data_dir: Path = Path(".retold")
     store_url: str | None = None
     """SQLAlchemy URL; default: SQLite in the data directory."""

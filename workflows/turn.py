@@ -88,12 +88,14 @@ class TurnWorkflow:
         info = workflow.info()
         # Of the two start times this is the host's; `start_time` is when the first task ran, wherever that was.
         late_by = workflow.now() - info.workflow_start_time
+        trace_id, span_id = _trace_and_span()
         start = TurnStart(
             started_at=info.workflow_start_time,
             late_by_ms=max(0.0, late_by / timedelta(milliseconds=1)),
             # A first task that ran this late was most likely handed out before, to a worker that died with it.
             redelivered=late_by >= (info.task_timeout or timedelta(seconds=10)),
-            trace_id=_trace_id(),
+            trace_id=trace_id,
+            span_id=span_id,
         )
         try:
             answered = await self._answered(turn, start)
@@ -132,9 +134,9 @@ def _accepted(request: RawValue) -> TurnRequest:
     return turn
 
 
-def _trace_id() -> str | None:
+def _trace_and_span() -> tuple[str, str] | tuple[None, None]:
     context = trace.get_current_span().get_span_context()
-    return f"{context.trace_id:032x}" if context.is_valid else None
+    return (f"{context.trace_id:032x}", f"{context.span_id:016x}") if context.is_valid else (None, None)
 
 
 def _as_error(failure: TurnFailure) -> ApplicationError:

@@ -17,6 +17,8 @@ class TurnStart(Contract):
     given_up: bool = False
     """The host gave up before this attempt began. It is recorded so, unless an earlier attempt has an answer."""
     trace_id: str | None = None
+    span_id: str | None = None
+    """Of the turn's span in that trace: what later traces link to."""
 
 
 class AnswerInput(Contract):

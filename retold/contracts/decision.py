@@ -105,6 +105,8 @@ class TurnDecision(Contract):
     draft_turn_ref: str | None = None
     final_turn_ref: str | None = None
     trace_id: str | None = None
+    span_id: str | None = None
+    """Of the turn's span in that trace, so that what the turn led to can be linked back to it."""
     outcomes: StageOutcomes
 
     @model_validator(mode="after")

@@ -239,6 +239,7 @@ class _Endpoint:
             model=f"{self.provider}/{self._served(response)}"[:200],
             prompt_tokens=response.usage.input_tokens,
             completion_tokens=response.usage.output_tokens,
+            finish_reason=response.finish_reason,
         )
 
     async def aclose(self) -> None:

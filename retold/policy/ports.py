@@ -131,6 +131,8 @@ class Generation(Contract):
     model: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    finish_reason: str | None = None
+    """Why it stopped, where the model says: `stop`, `length`, ..."""
 
 
 class PromptStyle(Protocol):

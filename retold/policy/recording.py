@@ -15,6 +15,7 @@ from retold.contracts.recording import RecordResult
 from retold.contracts.stages import StoredAnswer
 from retold.policy.limits import LimitReachedError, within
 from retold.policy.ports import TurnStore
+from retold.telemetry.names import HANDED_OVER, note
 
 ASKED_AGAIN_AFTER_S = 0.2
 
@@ -111,7 +112,9 @@ class TurnRecorder:
         """
         while not (recorded := await self.try_record(record, limit_ms)).written:
             try:
-                return recorded.model_copy(update={"earlier": await later.take(record)})
+                earlier = await later.take(record)
+                note(HANDED_OVER, error_type=recorded.why_not or "unknown")
+                return recorded.model_copy(update={"earlier": earlier})
             except Exception as error:  # noqa: BLE001 - whatever is in the way, the record must not be lost
                 _logger.warning("a record could not be handed over (%s), trying again", type(error).__name__)
                 await asyncio.sleep(ASKED_AGAIN_AFTER_S)

@@ -47,7 +47,7 @@ from retold.policy.ports import (
 from retold.policy.profile import ProfileAssembler
 from retold.policy.prompts import ChatPrompt
 from retold.policy.rules import surviving_admission
-from retold.telemetry.names import stage_span
+from retold.telemetry.names import RETRIED, note, stage_span
 
 DRAFT_ATTEMPTS = 2
 """A draft that fails quickly is tried again inside its own timeout; every other stage is tried once."""
@@ -86,7 +86,7 @@ class OpenStage:
         """Raises:
         SessionOwnedByAnotherError: the turn is refused, nothing is drafted or recorded.
         """
-        with stage_span(Stage.OPEN, stage.decision_id) as span:
+        with stage_span(Stage.OPEN, stage.decision_id, limit_ms=self.config.profile_timeout_ms) as span:
             switches = self.switches(stage.principal)
             surroundings = OpenResult(
                 config=self.config,
@@ -128,7 +128,7 @@ class GenerateStages:
     delimiter: Callable[[], str] = field(default=lambda: secrets.token_hex(8))
 
     async def draft(self, stage: DraftInput) -> DraftResult:
-        with stage_span(Stage.DRAFT, stage.decision_id) as span:
+        with stage_span(Stage.DRAFT, stage.decision_id, limit_ms=stage.limit.limit_ms) as span:
             try:
                 answer = await within(left_ms(stage.limit), self._draft(stage))
                 return DraftResult(text=answer.text, usage=(self._use(Stage.DRAFT, answer),))
@@ -137,7 +137,7 @@ class GenerateStages:
 
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
         """Once more from the same inputs plus the admitted records that are still there."""
-        with stage_span(Stage.REGENERATE, stage.decision_id) as span:
+        with stage_span(Stage.REGENERATE, stage.decision_id, limit_ms=stage.limit.limit_ms) as span:
             try:
                 return await within(left_ms(stage.limit), self._regenerate(stage))
             except Exception as error:  # noqa: BLE001 - every failure of a model is an outcome of the stage
@@ -145,7 +145,7 @@ class GenerateStages:
 
     async def load_admitted(self, stage: RegenerateInput) -> AdmittedMemory:
         """For a host that generates itself: the admitted records that are still there, as a block for its prompt."""
-        with stage_span(Stage.REGENERATE, stage.decision_id) as span:
+        with stage_span(Stage.REGENERATE, stage.decision_id, limit_ms=stage.limit.limit_ms) as span:
             try:
                 return await within(left_ms(stage.limit), self._load_admitted(stage))
             except Exception as error:  # noqa: BLE001 - a store that fails costs the regeneration, not the turn
@@ -169,9 +169,10 @@ class GenerateStages:
         for attempt in range(1, DRAFT_ATTEMPTS + 1):
             try:
                 return await self._generate(stage.text, stage.public_context, stage.profile, ())
-            except Exception:
+            except Exception as error:
                 if attempt == DRAFT_ATTEMPTS:
                     raise
+                note(RETRIED, attempt=attempt + 1, error_type=type(error).__name__)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _regenerate(self, stage: RegenerateInput) -> RegenerateResult:
@@ -208,7 +209,7 @@ class PlanStage:
     pool: BlockingPool
 
     async def __call__(self, stage: PlanInput) -> PlanResult:
-        with stage_span(Stage.PLAN) as span:
+        with stage_span(Stage.PLAN, limit_ms=stage.limit.limit_ms) as span:
             try:
                 plan = await within(
                     left_ms(stage.limit),
@@ -231,7 +232,7 @@ class RetrieveStage:
     retriever: CandidateRetriever
 
     async def __call__(self, stage: RetrieveInput) -> RetrieveResult:
-        with stage_span(Stage.RETRIEVE, stage.decision_id) as span:
+        with stage_span(Stage.RETRIEVE, stage.decision_id, limit_ms=stage.limit.limit_ms) as span:
             request = SearchRequest(
                 decision_id=stage.decision_id,
                 principal=stage.principal,
@@ -256,7 +257,7 @@ class AdmitStage:
     pool: BlockingPool
 
     async def __call__(self, stage: AdmitInput) -> AdmitResult:
-        with stage_span(Stage.ADMIT) as span:
+        with stage_span(Stage.ADMIT, limit_ms=stage.limit.limit_ms) as span:
             try:
                 return await within(left_ms(stage.limit), self._judge(stage))
             except Exception as error:  # noqa: BLE001 - fail closed on whatever a policy raises

@@ -227,6 +227,7 @@ class TurnBooks:
             draft_turn_ref=refs["draft"] if self.draft is not None else None,
             final_turn_ref=refs["final"] if self.final is not None else None,
             trace_id=self.start.trace_id,
+            span_id=self.start.span_id,
             outcomes=self.outcomes,
         )
         return TurnRecord(

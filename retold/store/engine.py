@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,7 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
-from retold.telemetry.names import client_span
+from retold.telemetry.names import RETRIED, client_span, note
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +131,7 @@ class Transactions:
         connections = cast(QueuePool, engine.pool).size()
         self._readers = ThreadPoolExecutor(min(SQLITE_READERS, connections) if sqlite else connections, "store")
         self._writers = ThreadPoolExecutor(1, "store-writer") if sqlite else self._readers
+        self._address = _address(engine)
         self._closed = False
 
     async def read(self, body: Callable[[Session], T]) -> T:
@@ -150,8 +152,8 @@ class Transactions:
         Raises:
             StoreUnavailableError: the database could not be written.
         """
-        with self._span("write"):
-            return await self._on_a_thread(self._writers, self._write, body)
+        with self._span("write") as span:
+            return await self._on_a_thread(self._writers, partial(self._write, span), body)
 
     async def rewrite(self) -> None:
         """Have SQLite's file hold what the tables hold and nothing else, and its write-ahead log nothing.
@@ -173,8 +175,7 @@ class Transactions:
 
     def _span(self, operation: str) -> AbstractContextManager[Span]:
         """One span a transaction, its wait for a thread included."""
-        system: dict[str, str | int] = {"db.system.name": self._engine.dialect.name, "db.operation.name": operation}
-        return client_span(f"{operation} retold", system)
+        return client_span(f"{operation} retold", {**self._address, "db.operation.name": operation})
 
     async def _on_a_thread(
         self, threads: Executor, transaction: Callable[[Callable[[Session], T]], T], body: Callable[[Session], T]
@@ -189,17 +190,20 @@ class Transactions:
             with Session(self._engine, expire_on_commit=False) as session:
                 return body(session)
 
-    def _write(self, body: Callable[[Session], T]) -> T:
+    def _write(self, span: Span, body: Callable[[Session], T]) -> T:
         with one_error():
-            for wait_ms in CONFLICT_WAITS_MS:
+            for attempt, wait_ms in enumerate(CONFLICT_WAITS_MS, start=2):
                 try:
                     return self._commit(body)
                 except IntegrityError:
                     # Another process wrote the same row between our look and our insert: the second look sees it.
+                    note(RETRIED, span, attempt=attempt, error_type="IntegrityError")
                     return self._commit(body)
                 except OperationalError as error:
-                    if getattr(error.orig, "sqlstate", None) not in _LOST_AGAINST_OTHERS:
+                    state = getattr(error.orig, "sqlstate", None)
+                    if state not in _LOST_AGAINST_OTHERS:
                         raise
+                    note(RETRIED, span, attempt=attempt, error_type=state)
                     # Not at once, and not all at the same moment: whoever won has to get out of the way first.
                     time.sleep(random.uniform(0.5, 1.5) * wait_ms / 1_000)
             return self._commit(body)
@@ -306,3 +310,12 @@ def _described(error: DBAPIError) -> str:
     # These are about the database as a whole; other errors may quote a row.
     about_the_database = isinstance(error, OperationalError | InterfaceError) or type(error) is DatabaseError
     return f"{name}: {error.orig}" if about_the_database else name
+
+
+def _address(engine: Engine) -> dict[str, str | int]:
+    """Where it is, as the database conventions name it; of a file its path says more than it should."""
+    address: dict[str, str | int] = {"db.system.name": engine.dialect.name}
+    if engine.dialect.name != "sqlite":
+        known = {"db.namespace": engine.url.database, "server.address": engine.url.host, "server.port": engine.url.port}
+        address |= {name: value for name, value in known.items() if value is not None}
+    return address

@@ -54,7 +54,9 @@ async def complete(settings: HostedModelSettings) -> Generation:
 async def test_an_openai_compatible_endpoint_answers_with_the_callers_settings(provider: Provider) -> None:
     provider.reply = answers.chat("On 4 March.")
     answer = await serve(openai(provider, max_tokens=77, temperature=0.5))
-    assert answer == Generation(text="On 4 March.", model="openai/m-2026", prompt_tokens=11, completion_tokens=7)
+    assert answer == Generation(
+        text="On 4 March.", model="openai/m-2026", prompt_tokens=11, completion_tokens=7, finish_reason="stop"
+    )
     [sent] = provider.requests
     assert provider.paths == ["/v1/chat/completions"]
     assert sent["messages"] == [message.model_dump() for message in MESSAGES]
@@ -73,7 +75,9 @@ async def test_the_model_that_answered_is_named_but_no_path_of_its_machine(
 async def test_anthropic_answers_too(provider: Provider) -> None:
     provider.reply = answers.claude({"type": "text", "text": "On 4 March."})
     answer = await serve(anthropic(provider))
-    assert answer == Generation(text="On 4 March.", model="anthropic/claude-x", prompt_tokens=11, completion_tokens=7)
+    assert answer == Generation(
+        text="On 4 March.", model="anthropic/claude-x", prompt_tokens=11, completion_tokens=7, finish_reason="stop"
+    )
     [sent] = provider.requests
     assert provider.paths[0].startswith("/v1/messages")
     assert "Be brief." in json.dumps(sent["system"])
