@@ -27,7 +27,7 @@ from retold.contracts.stages import StageFailure
 from retold.contracts.turn import Principal
 from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import Extractor
-from retold.policy.activation.statement import judge_statement
+from retold.policy.activation.statement import is_taken_back, judge_statement
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
 from retold.policy.own_words import BLANK, repeats
@@ -55,6 +55,15 @@ class UnreadTurns:
     turns: Sequence[OwnTurn]
     until: datetime
     """When these are read, everything up to here is, this moment included."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A standing instruction in force: what the user may take back."""
+
+    record_id: RecordId
+    text: str
+    told_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +107,9 @@ class Transcripts(Protocol):
     async def remembered(self, principal: Principal) -> Collection[str]:
         """What is remembered of the principal already, each text as `own_words.plain` gives it."""
 
+    async def standing(self, principal: Principal) -> Sequence[Standing]:
+        """The principal's ambient records."""
+
     async def keep(
         self,
         principal: Principal,
@@ -105,6 +117,7 @@ class Transcripts(Protocol):
         accepted: Sequence[Accepted],
         until: datetime,
         *,
+        taken_back: Sequence[RecordId],
         actor: str,
         by: str,
         at: datetime,
@@ -112,6 +125,7 @@ class Transcripts(Protocol):
         """Write the proposals, and that the session is read up to `until`, in one transaction.
 
         Args:
+            taken_back: ambient records that are conditional from now on, if they are ambient still.
             by: the extractor and its version, for the audit trail.
         """
 
@@ -143,7 +157,14 @@ class ExtractionService:
             return Round(report=ExtractReport(turns_read=0, failed=_why(failure_of(error))))
         accepted, refused = await self._checked(principal, proposals, unread.turns)
         kept = await self.transcripts.keep(
-            principal, session_id, accepted, unread.until, actor=actor, by=by, at=self.now()
+            principal,
+            session_id,
+            accepted,
+            unread.until,
+            taken_back=await self._taken_back(principal, unread.turns, accepted),
+            actor=actor,
+            by=by,
+            at=self.now(),
         )
         report = ExtractReport(
             turns_read=len(unread.turns),
@@ -196,6 +217,26 @@ class ExtractionService:
             accepted.append(Accepted(index=index, proposal=proposal, said_at=turn.said_at, source=source))
         return accepted, refused
 
+    async def _taken_back(
+        self, principal: Principal, turns: Sequence[OwnTurn], accepted: Sequence[Accepted]
+    ) -> Sequence[RecordId]:
+        """Which standing instructions the user takes back in these turns: "never again" need not become a record.
+
+        What becomes a record for a time suspends what stands, and takes nothing back.
+        """
+        for_a_time = {each.proposal.turn_ref for each in accepted if _is_for_a_time(each.proposal)}
+        turns = [turn for turn in turns if turn.turn_ref not in for_a_time]
+        standing = await self.transcripts.standing(principal) if turns else ()
+
+        async def find(_: Embedder | None) -> Sequence[RecordId]:
+            return [
+                each.record_id
+                for each in standing
+                if is_taken_back(each.text, [turn for turn in turns if turn.said_at > each.told_at])
+            ]
+
+        return await aside(self.pool, find, None) if standing else ()
+
     async def _source(self, principal: Principal, proposal: ProposedRecord, turn: OwnTurn) -> Source:
         """Whose word the record is. Only words that say it, and are meant, count as the principal's: a statement the
         user merely mentioned must not replace one they made."""
@@ -235,6 +276,10 @@ def _is_name(name: str) -> bool:
 
 def _is_meant(proposal: ProposedRecord, evidence: VerifiedEvidence, turn: OwnTurn) -> bool:
     return judge_statement(proposal.text, evidence, [turn])[1] not in _NOT_MEANT
+
+
+def _is_for_a_time(proposal: ProposedRecord) -> bool:
+    return proposal.temporary or proposal.valid_from is not None or proposal.valid_until is not None
 
 
 def _as_record(principal: Principal, proposal: ProposedRecord, turn: OwnTurn) -> MemoryRecord:

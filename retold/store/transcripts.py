@@ -7,6 +7,7 @@ tool or the assistant had said before is blanked.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, exists, or_, update
@@ -16,11 +17,11 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from retold.contracts.extraction import EXTRACTION_TURNS_MAX, OwnTurn, RefusedProposal
 from retold.contracts.lifecycle import LifecycleReport
-from retold.contracts.record import ACTIVE_STATUSES, RecordStatus, RecordWrite, Source
+from retold.contracts.record import ACTIVE_STATUSES, Activation, RecordId, RecordStatus, RecordWrite, Source
 from retold.contracts.turn import Principal
-from retold.policy.extraction import Accepted, Kept, UnreadTurns
+from retold.policy.extraction import Accepted, Kept, Standing, UnreadTurns
 from retold.policy.own_words import Heard, own_words, plain, says_something
-from retold.store.changes import Changes, random_id
+from retold.store.changes import Changes, make_conditional, random_id
 from retold.store.engine import Transactions
 from retold.store.records import owned_by
 from retold.store.remembering import remember
@@ -30,8 +31,10 @@ from retold.store.writing import Manner
 USER = "user"
 _OTHERS = ("assistant", "draft", "final", "tool")
 _EARLIER_TEXTS = 200
-"""How many texts of others turns are compared with, beside those of these turns themselves: the latest before them."""
+"""How many texts of others a turn is compared with at least: the latest before it."""
 
+_STANDING = 100
+"""How many standing instructions are compared with what is said: a profile shows the latest eight of them."""
 
 _REMEMBERED = 2_000
 """With how many of the principal's latest records a proposal is compared."""
@@ -58,6 +61,10 @@ class Transcripts:
         """Texts of the principal's live records, each as `own_words.plain` gives it."""
         return await self._transactions.read(lambda session: remembered(session, principal))
 
+    async def standing(self, principal: Principal) -> Sequence[Standing]:
+        """The principal's ambient records, the latest 100."""
+        return await self._transactions.read(lambda session: standing(session, principal))
+
     async def keep(
         self,
         principal: Principal,
@@ -65,16 +72,20 @@ class Transcripts:
         accepted: Sequence[Accepted],
         until: datetime,
         *,
+        taken_back: Sequence[RecordId] = (),
         actor: str,
         by: str,
         at: datetime,
     ) -> Kept:
-        """Write the proposals as provisional records, and that the session is read up to `until`."""
-        return await self._transactions.write(
-            lambda session: keep(
-                session, principal, session_id, accepted, until, actor=actor, by=by, at=at, new_id=self._new_id
-            )
-        )
+        """Write the proposals as provisional records, what was taken back, and that the session is read up to
+        `until`."""
+
+        def body(session: Session) -> Kept:
+            kept = keep(session, principal, session_id, accepted, until, actor=actor, by=by, at=at, new_id=self._new_id)
+            undone = take_back(session, principal, taken_back, actor=actor, at=at)
+            return replace(kept, changed=tuple(dict.fromkeys((*kept.changed, *undone))))
+
+        return await self._transactions.write(body)
 
     async def due_sessions(self, *, idle_since: datetime, limit: int) -> Sequence[tuple[Principal, str]]:
         """Sessions with unread turns that have ended, or were last seen before `idle_since`; longest waiting first."""
@@ -190,6 +201,30 @@ def remembered(session: Session, principal: Principal) -> Collection[str]:
     return frozenset(plain(text) for text in texts)
 
 
+def standing(session: Session, principal: Principal) -> Sequence[Standing]:
+    rows = session.scalars(
+        select(RecordRow)
+        .where(owned_by(principal), col(RecordRow.activation) == Activation.AMBIENT.value)
+        .order_by(col(RecordRow.created_at).desc(), col(RecordRow.id))
+        .limit(_STANDING)
+    )
+    return [Standing(row.id, row.text, row.created_at) for row in rows]
+
+
+def take_back(
+    session: Session, principal: Principal, record_ids: Collection[RecordId], *, actor: str, at: datetime
+) -> Collection[RecordId]:
+    """Their user does not want these always on any more; which of them were. What becomes of them is decided anew."""
+    if not record_ids:
+        return ()
+    changes = Changes(session, principal, actor=actor, reason="the user takes it back", at=at)
+    for row in changes.rows(col(RecordRow.id).in_(record_ids)):
+        with changes.changing(row, "record.taken_back"):
+            make_conditional(row)
+    changes.close()
+    return changes.touched
+
+
 def keep(
     session: Session,
     principal: Principal,
@@ -252,11 +287,10 @@ def _said_by(principal: Principal) -> tuple[ColumnElement[bool], ...]:
 
 
 def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow]) -> Sequence[OwnTurn]:
-    heard = _said_to_them(session, principal, rows)
+    said_to_them = _SaidToThem(session, principal, rows)
     turns = []
     for row in rows:
-        earlier = [said for at, said in heard.get(row.session_id, ()) if at < row.at]
-        text = own_words(row.text, earlier)
+        text = own_words(row.text, said_to_them.before(row))
         if says_something(text):
             turns.append(
                 OwnTurn(session_id=row.session_id, turn_id=row.turn_id, turn_ref=row.id, text=text, said_at=row.at)
@@ -264,28 +298,47 @@ def _own(session: Session, principal: Principal, rows: Sequence[SessionTurnRow])
     return turns
 
 
-def _said_to_them(
-    session: Session, principal: Principal, rows: Sequence[SessionTurnRow]
-) -> dict[str, list[tuple[datetime, Heard]]]:
-    """By session, what others said in it before the last of these turns, in order, as `own_words` compares it."""
-    if not rows:
-        return {}
-    said = session.execute(
-        select(SessionTurnRow.session_id, SessionTurnRow.at, SessionTurnRow.text)
-        .where(
-            col(SessionTurnRow.tenant) == principal.tenant,
-            col(SessionTurnRow.user_id) == principal.user,
-            col(SessionTurnRow.session_id).in_({row.session_id for row in rows}),
-            col(SessionTurnRow.role).in_(_OTHERS),
-            col(SessionTurnRow.at) < max(row.at for row in rows),
+class _SaidToThem:
+    """What others said to the principal, as `own_words` compares it.
+
+    One query a session, for turns that follow each other; a turn far before the others of its session has its own.
+    """
+
+    def __init__(self, session: Session, principal: Principal, rows: Sequence[SessionTurnRow]) -> None:
+        self._session = session
+        self._principal = principal
+        self._texts: dict[str, list[tuple[datetime, Heard]]] = {}
+        self._cut: set[str] = set()
+        by_session: dict[str, list[SessionTurnRow]] = {}
+        for row in rows:
+            by_session.setdefault(row.session_id, []).append(row)
+        for session_id, turns in by_session.items():
+            limit = _EARLIER_TEXTS + 3 * len(turns)
+            self._texts[session_id] = self._latest(session_id, max(turn.at for turn in turns), limit)
+            if len(self._texts[session_id]) == limit:
+                self._cut.add(session_id)
+
+    def before(self, row: SessionTurnRow) -> Sequence[Heard]:
+        """The latest of them before this turn, in order."""
+        earlier = [said for at, said in self._texts[row.session_id] if at < row.at]
+        if row.session_id in self._cut and len(earlier) < _EARLIER_TEXTS:
+            earlier = [said for _, said in self._latest(row.session_id, row.at, _EARLIER_TEXTS)]
+        return earlier
+
+    def _latest(self, session_id: str, before: datetime, limit: int) -> list[tuple[datetime, Heard]]:
+        said = self._session.execute(
+            select(SessionTurnRow.at, SessionTurnRow.text)
+            .where(
+                col(SessionTurnRow.tenant) == self._principal.tenant,
+                col(SessionTurnRow.user_id) == self._principal.user,
+                col(SessionTurnRow.session_id) == session_id,
+                col(SessionTurnRow.role).in_(_OTHERS),
+                col(SessionTurnRow.at) < before,
+            )
+            .order_by(col(SessionTurnRow.at).desc())
+            .limit(limit)
         )
-        .order_by(col(SessionTurnRow.at).desc())
-        .limit(_EARLIER_TEXTS + 3 * len(rows))
-    )
-    heard: dict[str, list[tuple[datetime, Heard]]] = {}
-    for session_id, at, text in reversed(said.all()):
-        heard.setdefault(session_id, []).append((at, Heard.of(text)))
-    return heard
+        return [(at, Heard.of(text)) for at, text in reversed(said.all())]
 
 
 def _in_order(said: SelectOfScalar[SessionTurnRow]) -> SelectOfScalar[SessionTurnRow]:

@@ -48,6 +48,16 @@ class Claims:
         mine, theirs = self.wanted_languages, other.wanted_languages
         return bool(mine and theirs and not (mine <= theirs or theirs <= mine))
 
+    def names(self, other: Claims) -> bool:
+        """The two are about the same thing, whatever they ask of it."""
+        axes, languages = {axis for axis, _ in self.axes}, {code for code, _ in self.languages}
+        return bool(
+            axes & {axis for axis, _ in other.axes}
+            or languages & {code for code, _ in other.languages}
+            or self.needs & other.needs
+            or self.loose & other.loose
+        )
+
     def supports(self, other: Claims) -> bool:
         """This statement says all that `other` says: nothing against it, nothing `other` adds, the same languages."""
         if self.contradicts(other):

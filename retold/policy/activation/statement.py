@@ -11,11 +11,14 @@ from retold.policy.activation.instruction import Instruction, is_bare, read_inst
 from retold.policy.activation.reading import Reading, read, read_record
 
 EARLIER_TURNS_READ = 50
-"""Own turns before and after the evidence that are read for contradiction; a session's, not a life's."""
+"""Own turns before the evidence that are read for contradiction; a session's, not a life's. After it all are read: the
+latest word is what counts."""
 
 Judgement = tuple[ActivationOutcome, ActivationReason]
 
 _NARROWS = (ActivationReason.TEMPORARY_PREFERENCE, ActivationReason.SCOPED_PREFERENCE)
+_PLAIN_DENIALS = frozenset({ActivationReason.NEGATED, ActivationReason.RETRACTED})
+"""Doubts with which a sentence still takes an instruction back; with any other it is about something else."""
 
 
 def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]) -> Judgement:
@@ -54,16 +57,39 @@ def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequenc
     return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_GLOBAL_DEFAULT
 
 
+def is_taken_back(record_text: str, turns: Sequence[OwnTurn]) -> bool:
+    """Whether the user plainly takes the standing instruction back in these turns, and does not say it again after.
+
+    Something asked for once, somewhere or by somebody else takes nothing back. That it may mean something else is for
+    the evaluation, and a reviewer: an instruction somebody may have taken back is not followed meanwhile.
+    """
+    wanted = claims_of(read_record(record_text).sentences)
+    taken_back = False
+    for turn in turns if not wanted.empty else ():
+        reading = read(turn.text)
+        for sentence in reading.sentences:
+            instruction, said = read_instruction(reading, sentence), claims_of([sentence])
+            if not _PLAIN_DENIALS.issuperset(instruction.doubts):
+                continue
+            retracted = ActivationReason.RETRACTED in instruction.doubts and said.names(wanted)
+            denied = sentence.has("not") and instruction.directed
+            if retracted or ((denied or instruction.standing) and said.contradicts(wanted)):
+                taken_back = True
+            elif instruction.directed and said.supports(wanted):
+                taken_back = False
+    return taken_back
+
+
 def _said_elsewhere(
     claims: Claims, core: list[Instruction], reading: Reading, said: OwnTurn, turns: Sequence[OwnTurn]
 ) -> ActivationReason | None:
     """Whether the user took it back later, or says something else at another place."""
     at = turns.index(said)
-    for other in turns[at + 1 : at + 1 + EARLIER_TURNS_READ]:
+    for other in turns[at + 1 :]:
         if any(sentence.has("takeback", "not_asked") for sentence in read(other.text).sentences):
             return ActivationReason.RETRACTED
     spoken = {id(each.sentence) for each in core}
-    near = [said, *turns[max(0, at - EARLIER_TURNS_READ) : at], *turns[at + 1 : at + 1 + EARLIER_TURNS_READ]]
+    near = [said, *turns[max(0, at - EARLIER_TURNS_READ) : at], *turns[at + 1 :]]
     for turn in near:
         there = reading if turn is said else read(turn.text)
         for sentence in there.sentences:

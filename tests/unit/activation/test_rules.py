@@ -20,6 +20,7 @@ from retold.contracts.extraction import OwnTurn
 from retold.contracts.record import Activation, MemoryRecord, RecordStatus, RecordType, RetrievalCategory
 from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.rules import decide_activation, eligibility
+from retold.policy.activation.statement import is_taken_back
 from tests.unit.activation.cases import own_turn
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -160,3 +161,34 @@ async def test_evidence_that_does_not_fit_its_turn_is_none() -> None:
     assert gone.decide(proposal(), record()) == ("conditional", "no_host_verified_evidence")
     none = Judged(said.turns, None)
     assert none.decide(proposal(), record()) == ("conditional", "no_host_verified_evidence")
+
+
+@pytest.mark.parametrize(
+    ("turns", "taken_back"),
+    [
+        (["Actually, never answer in French again."], True),
+        (["Please don't answer in French anymore."], True),
+        (["Forget that I wanted French."], True),
+        (["Bitte nicht mehr auf Französisch antworten."], True),
+        (["From now on always answer in German."], True),
+        (["Never answer in French.", "Sorry, always answer in French."], False),
+        (["Answer this one in English, please."], False),
+        (["When I write to my boss, never answer in French."], False),
+        (["Today, please, no French."], False),
+        (["My wife says never answer in French."], False),
+        (["How do you say cheese in French?"], False),
+        (['She wrote: "never answer in French again".'], False),
+        (["Wait, why is that?"], False),
+        ([], False),
+    ],
+)
+def test_a_standing_instruction_is_taken_back_by_plain_words_only(turns: list[str], taken_back: bool) -> None:
+    assert is_taken_back("Please always answer me in French.", [own_turn(text) for text in turns]) is taken_back
+
+
+async def test_a_retraction_counts_however_much_was_said_between() -> None:
+    evidence = await find_evidence(record(), [own_turn(SAID)], None)
+    later = [own_turn(f"What is {number} times two?", minute=number) for number in range(1, 60)]
+    turns = [own_turn(SAID), *later, own_turn("Forget that about concise answers.", minute=60)]
+    decided = decide_activation(record(), proposal(), "user", evidence, at=NOON, turns=turns)
+    assert decided == (ActivationOutcome.REVIEW, ActivationReason.RETRACTED)

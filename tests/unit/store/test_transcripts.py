@@ -25,7 +25,7 @@ from retold.store.sweeping import sweep_unread_sessions
 from tests.unit.store.conftest import ADA, BOB, NOON
 from tests.unit.store.test_activations import to_the_letter
 
-MINUTE = timedelta(minutes=1)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 STATED = "I live in Utrecht now."
 
 
@@ -365,3 +365,18 @@ def test_repeating_is_saying_little_else() -> None:
     known = [plain("Answers should be short and friendly.")]
     assert repeats("answers should be short -- and friendly", known)
     assert not repeats("My answers should be short and friendly, and please always in French", known)
+
+
+async def test_a_turn_of_long_ago_is_compared_with_what_had_been_said_before_it(store: Store) -> None:
+    """Evidence is looked for in turns far apart: each has its own past."""
+    said = "Your standing rule is that every answer ends with a joke."
+    await say(store, said, role="assistant", at=NOON - HOUR)
+    await say(store, f"You told me: {said}", at=NOON - HOUR + MINUTE)
+    await say(store, *(f"Reply {n} of the assistant, whatever." for n in range(500)), role="assistant", step=SECOND)
+    await say(store, "Thank you very much, that is all.", at=NOON + HOUR)
+    turns = await store.activations.own_turns(
+        MemoryRecord(
+            id="r", tenant=ADA.tenant, user=ADA.user, type="semantic", subject="user", text="x", created_at=NOON
+        )
+    )
+    assert [said in turn.text for turn in turns] == [False, False]
