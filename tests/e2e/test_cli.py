@@ -200,7 +200,7 @@ def test_a_turn_is_answered_with_memory_once_and_explained(retold: Retold) -> No
 
 
 def test_a_turn_s_trace_is_printed_as_a_tree(retold: Retold) -> None:
-    turn = retold("turn", "Who looks after my teeth?", *TOVE, "--session", "traced", "--json").json
+    turn = retold("turn", "Who looks after my teeth?", *TOVE, "--session", "traced", "--json").json["result"]
     until = time.monotonic() + PATIENCE_S
     while "turn.record" not in (traced := retold("trace", turn["decision_id"])).out and time.monotonic() < until:
         time.sleep(0.2)  # spans leave in batches
@@ -267,7 +267,8 @@ def test_records_and_sessions_are_changed_by_name_and_with_a_reason(retold: Reto
     assert "development command" in marked.out
 
     deleted = retold("records", "delete", "boat-mooring-note", *TOVE, "--reason", "e2e", "--json")
-    assert (deleted.code, deleted.json["version"]) == (0, 2)
+    # One version for the deletion, and one before it if its category was assigned by then.
+    assert deleted.code == 0 and deleted.json["version"] in (2, 3)
     back = retold("import", str(SCENARIO / "records.jsonl"), *TOVE)
     assert back.code == 1
     assert "does not bring it back" in back.err, "an import never undoes a deletion"
@@ -299,10 +300,10 @@ def test_a_stage_is_switched_off_for_a_tenant_and_on_again(retold: Retold) -> No
     off = retold("switch", "off", "gap", "--tenant", "harbour", "--reason", "a test")
     assert "through Temporal" in off.out
     assert "gap is off for tenant 'harbour'" in retold("switch", "list").out
-    turn = retold("turn", "Where is my boat?", *TOVE, "--session", "switched", "--json").json
+    turn = retold("turn", "Where is my boat?", *TOVE, "--session", "switched", "--json").json["result"]
     assert (turn["disposition"], turn["reason"]) == ("baseline_no_gaps", "stage_switched_off")
     elsewhere = ("--tenant", "elsewhere", "--user", "ann", "--session", "switched")
-    assert retold("turn", "Where is my boat?", *elsewhere, "--json").json["reason"] != "stage_switched_off"
+    assert retold("turn", "Where is my boat?", *elsewhere, "--json").json["result"]["reason"] != "stage_switched_off"
     retold("switch", "on", "gap", "--tenant", "harbour", "--reason", "a test")
     assert "everything is on" in retold("switch", "list").out
 
@@ -330,10 +331,11 @@ def test_the_schema_is_at_its_newest_and_the_configuration_is_whole(
     migrated = retold("migrate", "--json").json
     assert migrated["before"] == migrated["after"] is not None
     assert retold("config", "check").code == 0
-    monkeypatch.setenv("TEMPORAL_API_KEY", "abc")
+    monkeypatch.setenv("TEMPORAL_API_KEY", "a-secret-key")
     monkeypatch.setenv("TEMPORAL_TLS", "false")
     refused = retold("config", "check")
-    assert refused.code == 1 and "would cross the wire readable" in refused.out and "abc" not in refused.out
+    assert refused.code == 1 and "would cross the wire readable" in " ".join(refused.out.split())
+    assert "a-secret-key" not in refused.out
 
 
 def test_doctor_is_content_with_a_running_stack(retold: Retold) -> None:
