@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.test_cli import COMMAND, Dev
+from retold.cli import main
+from tests.e2e.test_cli import Dev
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "runbooks").glob("*.md"))
@@ -41,15 +42,22 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page, run=True)], ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run_as_they_are_written(page: Path, stack: dict[str, str]) -> None:
+def test_the_commands_of_a_page_run_as_they_are_written(
+    page: Path, stack: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("RETOLD_DATA_DIR", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"):
+        monkeypatch.setenv(name, stack[name])
     for command in commands(page, run=True):
         arguments = shlex.split(re.sub(r"\$(TEMPORAL_\w+)", lambda name: stack[name[1]], command))
-        program = COMMAND if arguments[0] == "retold" else [str(Path(sysconfig.get_path("scripts")) / arguments[0])]
-        ran = subprocess.run(
-            [*program, *arguments[1:]], env=stack, capture_output=True, text=True, timeout=90, cwd=ROOT, check=False
-        )
+        code = main(arguments[1:]) if arguments[0] == "retold" else _ran(arguments, stack)
+        said = capfd.readouterr()
         allowed = (0, 1) if command.startswith(ENDS_WITH_1) else (0,)
-        assert ran.returncode in allowed, f"{page.name}: {command}\n{ran.stdout[-800:]}\n{ran.stderr[-800:]}"
+        assert code in allowed, f"{page.name}: {command}\n{said.out[-800:]}\n{said.err[-800:]}"
+
+
+def _ran(arguments: list[str], environment: dict[str, str]) -> int:
+    program = Path(sysconfig.get_path("scripts")) / arguments[0]
+    return subprocess.run([program, *arguments[1:]], env=environment, timeout=60, cwd=ROOT, check=False).returncode
 
 
 def test_every_alert_has_its_page_and_every_page_its_parts() -> None:
