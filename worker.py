@@ -212,8 +212,10 @@ def lifecycle_worker(
         workflows=LIFECYCLE_WORKFLOWS,
         activities=[
             *RecordActivities(adapters.store).get_activities(),
-            *ActivationActivities(adapters.activation).get_activities(),
-            *ReviewActivities(adapters.store.reviews, adapters.review_notifier, reviews).get_activities(),
+            *ActivationActivities(adapters.activation, adapters.store.decision).get_activities(),
+            *ReviewActivities(
+                adapters.store.reviews, adapters.review_notifier, reviews, decision_of=adapters.store.decision
+            ).get_activities(),
             *SwitchActivities(adapters.store.switches, adapters.switches).get_activities(),
             operations.bring_index_into_line,
         ],

@@ -9,15 +9,18 @@ from typing import Any
 from temporalio import activity
 
 from activities.heartbeat import heartbeating
+from activities.origins import DecisionOf, decision_behind, link_to_turn, no_decisions
 from retold.contracts import names
 from retold.contracts.activation import ActivationDecision, ActivationInput, ActivationReport
 from retold.policy.activation.service import ActivationService, Settled
 from retold.telemetry import metrics
+from retold.telemetry.names import CAUSE, EVALUATION_SPAN, RECORDS, turn_span
 
 
 @dataclass(frozen=True)
 class ActivationActivities:
     service: ActivationService
+    decision_of: DecisionOf = no_decisions
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
         return [self.evaluate_activation]
@@ -28,6 +31,10 @@ class ActivationActivities:
 
         A later attempt finds what an earlier one settled, and settles nothing twice.
         """
+        with turn_span(EVALUATION_SPAN, {CAUSE: request.cause, RECORDS: len(request.record_ids)}):
+            return await self._evaluate(request)
+
+    async def _evaluate(self, request: ActivationInput) -> ActivationReport:
         async with heartbeating():
             decisions: list[ActivationDecision] = []
             reviews: list[str] = []
@@ -42,6 +49,8 @@ class ActivationActivities:
                     continue
                 if settled is not None:
                     _count(settled)
+                    evidence = settled.decision.evidence
+                    await link_to_turn(self.decision_of, decision_behind(request.principal, evidence))
                     decisions.append(_without_words(settled.decision))
                     reviews += [settled.review_id] if settled.review_id is not None else []
             if failures:

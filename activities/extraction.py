@@ -12,6 +12,7 @@ from activities.heartbeat import heartbeating
 from retold.contracts import names
 from retold.contracts.extraction import ExtractInput, ExtractRound
 from retold.policy.extraction import ExtractionService
+from retold.telemetry.names import READING_SPAN, turn_span
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class ExtractionActivities:
 
     @activity.defn(name=names.READ_TRANSCRIPT)
     async def read_transcript(self, request: ExtractInput) -> ExtractRound:
-        async with heartbeating():
-            read = await self.service.read(request.principal, request.session_id, actor=request.actor)
+        with turn_span(READING_SPAN):
+            async with heartbeating():
+                read = await self.service.read(request.principal, request.session_id, actor=request.actor)
         return ExtractRound(
             report=read.report, changed=read.changed, more=read.more, activation_queue=self.activation_queue
         )

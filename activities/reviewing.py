@@ -11,6 +11,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.origins import DecisionOf, link_to_turn, no_decisions
 from activities.review_workflows import NOTIFIED_WITHIN_S, ReviewWorkflows
 from retold.contracts import names
 from retold.contracts.review import (
@@ -27,6 +28,14 @@ from retold.notices import Occasion, ReviewNotice, ReviewNotifier
 from retold.policy.limits import utc_now
 from retold.store.review_desk import ReviewDesk
 from retold.telemetry import metrics
+from retold.telemetry.names import (
+    REVIEW_DECISION_SPAN,
+    REVIEW_ID,
+    REVIEW_STATUS,
+    REVIEW_STEP_SPAN,
+    STEP,
+    turn_span,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +48,20 @@ class ReviewActivities:
     notifier: ReviewNotifier
     workflows: ReviewWorkflows
     now: Callable[[], datetime] = utc_now
+    decision_of: DecisionOf = no_decisions
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
         return [self.step_review, self.decide_review, self.start_reviews]
 
     @activity.defn(name=names.STEP_REVIEW)
     async def step_review(self, request: ReviewStepInput) -> ReviewState:
+        with turn_span(REVIEW_STEP_SPAN, {REVIEW_ID: request.review_id, STEP: request.step.value}) as span:
+            await link_to_turn(self.decision_of, await self.desk.led_by(request.review_id))
+            state = await self._step(request)
+            span.set_attribute(REVIEW_STATUS, state.status.value)
+            return state
+
+    async def _step(self, request: ReviewStepInput) -> ReviewState:
         state = await self.desk.step(request.review_id, ReviewStep.LOOK, self.now())
         if request.step is not ReviewStep.LOOK and not state.ended:
             # Told first, noted then: whoever dies in between tells them twice, never not at all.
@@ -56,6 +73,13 @@ class ReviewActivities:
 
     @activity.defn(name=names.DECIDE_REVIEW)
     async def decide_review(self, sent: SentDecision) -> DecisionAnswer:
+        with turn_span(REVIEW_DECISION_SPAN, {REVIEW_ID: sent.review_id}) as span:
+            await link_to_turn(self.decision_of, await self.desk.led_by(sent.review_id))
+            answer = await self._decide(sent)
+            span.set_attribute(REVIEW_STATUS, _named(answer))
+            return answer
+
+    async def _decide(self, sent: SentDecision) -> DecisionAnswer:
         decided = await self.desk.decide(sent, self.now())
         if isinstance(decided.outcome, ReviewOutcome):
             if not decided.repeated:
@@ -86,3 +110,10 @@ class ReviewActivities:
             logger.warning("nobody was told of review %s: %s", state.review_id, type(error).__name__)
             return False
         return True
+
+
+def _named(answer: DecisionAnswer) -> str:
+    """What the decision made of the item, or why it was refused."""
+    if answer.outcome is not None:
+        return answer.outcome.status.value
+    return "unknown" if answer.refused is None else answer.refused.value

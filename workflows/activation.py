@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts import names
     from retold.contracts.activation import ActivationInput, ActivationReport
     from retold.contracts.review import ReviewIds
+    from retold.telemetry.names import ACTIVATION_SPAN, CAUSE, RECORDS, turn_span
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
 
@@ -30,6 +31,10 @@ class ActivationWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> ActivationReport:
         due = accepted(ActivationInput, request)
+        with turn_span(ACTIVATION_SPAN, {CAUSE: due.cause, RECORDS: len(due.record_ids)}):
+            return await self._evaluated(due)
+
+    async def _evaluated(self, due: ActivationInput) -> ActivationReport:
         reports: list[ActivationReport] = []
         left: list[ActivationInput] = []
         for batch in _batches(due):

@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from retold.contracts.activation import ACTIVATION_BATCH_MAX, ActivationInput, ActivationReport
     from retold.contracts.extraction import ExtractInput, ExtractReport, ExtractRound
     from retold.contracts.identity import operation_workflow_id
+    from retold.telemetry.names import EXTRACTION_SPAN, turn_span
     from workflows.accepting import WRONGLY_CALLED, accepted
     from workflows.durably import durably
 
@@ -29,6 +30,10 @@ class ExtractionWorkflow:
     @workflow.run
     async def run(self, request: RawValue) -> ExtractReport:
         wanted = accepted(ExtractInput, request)
+        with turn_span(EXTRACTION_SPAN):
+            return await self._all_read(wanted)
+
+    async def _all_read(self, wanted: ExtractInput) -> ExtractReport:
         total = ExtractReport()
         for number in range(ROUNDS_MAX):
             read = await _read(wanted)

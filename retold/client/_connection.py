@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from opentelemetry import baggage, context
 from temporalio.api.failure.v1 import Failure
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    QueryWorkflowInput,
+    SignalWorkflowInput,
+    StartWorkflowInput,
+    StartWorkflowUpdateInput,
+    WorkflowHandle,
+    WorkflowUpdateHandle,
+)
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
@@ -41,8 +54,43 @@ def retold_plugin(ring: KeyRing | None = None) -> SimplePlugin:
     return SimplePlugin(
         "retold",
         data_converter=converter,
+        interceptors=[_BaggageStaysHere()],
         workflow_runner=lambda runner: _with_passthrough(runner),
     )
+
+
+class _BaggageStaysHere(Interceptor):
+    """What a host carries along in its baggage, a user's name perhaps, would lie in every history's headers."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        return _WithoutBaggage(next)
+
+
+class _WithoutBaggage(OutboundInterceptor):
+    async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
+        with _no_baggage():
+            return await super().start_workflow(input)
+
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:
+        with _no_baggage():
+            await super().signal_workflow(input)
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> Any:
+        with _no_baggage():
+            return await super().query_workflow(input)
+
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> WorkflowUpdateHandle[Any]:
+        with _no_baggage():
+            return await super().start_workflow_update(input)
+
+
+@contextmanager
+def _no_baggage() -> Iterator[None]:
+    token = context.attach(baggage.clear())
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 class _ReadableFailures(DefaultFailureConverter):

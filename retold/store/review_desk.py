@@ -131,6 +131,10 @@ class ReviewDesk:
             lambda session: reviews.stepped(session, review_id, step, at, notified=notified)
         )
 
+    async def led_by(self, review_id: str) -> str | None:
+        """The id of the decision about the turn in which the principal said it; None: no such item, or no evidence."""
+        return await self._transactions.read(lambda session: reviews.led_by(session, review_id))
+
     # --- what keeps workflows and rows together ----------------------------------------------------------------
 
     async def admit_deferred(self, *, bound: int, at: datetime) -> list[str]:

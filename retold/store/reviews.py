@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from sqlmodel import col, select
 
 from retold.contracts.activation import ActivationDecision
+from retold.contracts.identity import decision_id, turn_workflow_id
 from retold.contracts.identity import review_id as id_of_review
 from retold.contracts.record import MemoryRecord, RecordId, RecordRef
 from retold.contracts.review import (
@@ -89,6 +90,15 @@ def open_or_defer(
     _audited(session, row, "review.backlog_full" if full else "review.opened", at, actor, why=decision.reason.value)
     session.flush()
     return as_review(row)
+
+
+def led_by(session: Session, review_id: str) -> str | None:
+    """See `ReviewDesk.led_by`."""
+    row = session.get(ReviewRow, review_id)
+    if row is None or row.evidence is None or "turn_id" not in row.evidence:
+        return None
+    principal = Principal(tenant=row.tenant, user=row.user_id)
+    return decision_id(turn_workflow_id(principal, row.evidence["session_id"], row.evidence["turn_id"]))
 
 
 def withdraw_for_records(
