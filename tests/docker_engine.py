@@ -25,6 +25,8 @@ STARTS_WITHIN_S = 60
 NO_IMAGE = "none"
 TEMPORAL_DEV_IMAGE = "temporalio/temporal:latest"
 """Temporal's command with its development server in it; the server of docker-compose.yml needs a database first."""
+BUILT_HERE = {"RETOLD_IMAGE": "retold:local", "OTLP_RECEIVER_IMAGE": "retold-offline/otlp:receiver"}
+"""What no registry has; `make test-containers` builds them."""
 
 
 def in_containers() -> bool:
@@ -38,6 +40,8 @@ def image(variable: str) -> str:
     named = os.environ.get(variable) or _defaults()[variable]
     if named == NO_IMAGE:
         pytest.skip(f"{variable}={NO_IMAGE}: this site has no such image")
+    if variable in BUILT_HERE and not _is_here(named):
+        give_up(f"no image {named} here: make test-containers builds it")
     return named
 
 
@@ -60,7 +64,10 @@ def postgres_in_a_container() -> Iterator[str]:
     named = image("POSTGRES_IMAGE")
     from testcontainers.community.postgres import PostgresContainer
 
-    with PostgresContainer(named, dbname="postgres", driver=None) as running:
+    container = PostgresContainer(named, dbname="postgres", driver=None)
+    # What is in it lives as long as the test run: nothing needs to survive a power cut.
+    container.with_command("postgres -c fsync=off -c synchronous_commit=off -c full_page_writes=off")
+    with container as running:
         yield running.get_connection_url()
 
 
@@ -137,7 +144,18 @@ def _what_docker_says() -> str | None:
     return None
 
 
+def _is_here(named: str) -> bool:
+    import docker
+
+    try:
+        docker.from_env().images.get(named)
+    except docker.errors.ImageNotFound:
+        return False
+    return True
+
+
 @cache
 def _defaults() -> dict[str, str]:
     written = (ROOT / "docker-compose.yml").read_text()
-    return {**dict(re.findall(r"\$\{([A-Z_]+_IMAGE):-([^}]+)\}", written)), "TEMPORAL_DEV_IMAGE": TEMPORAL_DEV_IMAGE}
+    ours = {"TEMPORAL_DEV_IMAGE": TEMPORAL_DEV_IMAGE, **BUILT_HERE}
+    return {**dict(re.findall(r"\$\{([A-Z_]+_IMAGE):-([^}]+)\}", written)), **ours}

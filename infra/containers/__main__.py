@@ -8,6 +8,7 @@ want of an image is named at the end; so is how long each part took.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ CANNOT, FAILED = 0, 1
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # by way of what takes everything away
     required = os.environ.get("RETOLD_REQUIRE_DOCKER") == "1"
     LOGS.mkdir(parents=True, exist_ok=True)
     try:

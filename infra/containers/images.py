@@ -161,6 +161,7 @@ def images_by_variable() -> dict[str, str]:
         "TEMPORAL_SERVER_IMAGE": TEMPORAL,
         "TEMPORAL_DEV_IMAGE": TEMPORAL,
         "COLLECTOR_IMAGE": OTLP,
+        "OTLP_RECEIVER_IMAGE": OTLP,
     }
 
 

@@ -18,6 +18,7 @@ from infra.make_secrets import make_secrets
 from tests.docker_engine import ROOT, give_up, image
 
 OVERRIDE = ROOT / "infra" / "containers" / "compose.offline.yaml"
+IMAGES = ("RETOLD_IMAGE", "POSTGRES_IMAGE", "TEMPORAL_DEV_IMAGE", "OTLP_RECEIVER_IMAGE")
 STARTS_WITHIN_S = 240
 NAMESPACE = "retold"
 PROBE = """
@@ -121,7 +122,7 @@ def running_project(folder: Path) -> Iterator[Project]:
 
 
 def _project(folder: Path) -> Project:
-    images = {name: image(name) for name in ("RETOLD_IMAGE", "POSTGRES_IMAGE", "TEMPORAL_DEV_IMAGE")}
+    images = {name: image(name) for name in IMAGES}
     temporal, console, otlp = _free_ports(3)
     name = f"retold-test-{os.getpid()}"
     environment = {
