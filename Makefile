@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 LOCKS  := requirements/all.lock requirements/models.lock
 SHELL  := /bin/sh
 
-.PHONY: demo demo-real bench bench-reviews crashes eval-activation test lint validate-infra secrets lock train histories clean
+.PHONY: demo demo-real bench bench-reviews crashes faults load eval-activation test lint validate-infra secrets lock train histories clean
 
 demo: $(VENV)/installed
 	@$(BIN)/retold demo
@@ -26,6 +26,14 @@ eval-activation: $(VENV)/installed
 
 crashes: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.crashes
+
+# Everything a turn stands on broken in mid-traffic, `crashes` among it: about six minutes, QUICK=1 under two.
+faults: $(VENV)/installed
+	@$(BIN)/python -m benchmarks.faults $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+# Arrivals that wait for nobody, up to twice what the worker can do: SECONDS of them (default 90, QUICK=1 30).
+load: $(VENV)/installed
+	@$(BIN)/python -m benchmarks.load $(if $(QUICK),--quick) $(if $(SECONDS),--seconds $(SECONDS))
 
 test: lint
 	$(BIN)/python -m pytest

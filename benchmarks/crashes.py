@@ -223,6 +223,14 @@ def on_screen(title: str, head: Row, rows: Sequence[Row]) -> Table:
     return table
 
 
+def tables(measured: Mapping[Durability, Measured]) -> Sequence[tuple[str, Row, Sequence[Row]]]:
+    """Title, head and rows of each."""
+    return (
+        ("Worker killed in each stage; one more stands by", STAGE_HEAD, list(stage_rows(measured))),
+        ("Everything else", EVENT_HEAD, list(event_rows(measured))),
+    )
+
+
 def as_json(measured: Mapping[Durability, Measured]) -> dict[str, Any]:
     return {"takes_ms": TAKES_MS, **{kept.value: _json_of(measured[kept]) for kept in KEPT}}
 
@@ -275,13 +283,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="retold-crashes-") as data_dir, install_tracing("retold-crashes"):
         whole = asyncio.run(measure(Path(data_dir), asked.rounds, asked.within_s, progress))
     measured = whole.by_durability
-    tables = (
-        ("Worker killed in each stage; one more stands by", STAGE_HEAD, list(stage_rows(measured))),
-        ("Everything else", EVENT_HEAD, list(event_rows(measured))),
-    )
-    for title, head, rows in tables:
+    for title, head, rows in tables(measured):
         screen.print(on_screen(title, head, rows))
-    for _, head, rows in tables:
+    for _, head, rows in tables(measured):
         print(f"\n{markdown(head, rows)}")
     print(f"\n{whole.turns} turns sent, {whole.rows} decision rows written")
     report = {

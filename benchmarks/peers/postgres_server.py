@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 HOST, USER, DATABASE = "127.0.0.1", "bench", "postgres"
@@ -31,6 +32,37 @@ def main(port: int, options: list[str]) -> int:
 
 
 def serve(folder: Path, port: int, options: list[str]) -> int:
+    cluster = prepared(folder)
+    server = started(cluster, port, options)
+    try:
+        version = subprocess.run(
+            [cluster.binaries / "postgres", "--version"], capture_output=True, text=True, check=True
+        )
+        url = f"postgresql://{USER}@{HOST}:{port}/{DATABASE}"
+        sys.stdout.write(json.dumps({"url": url, "version": version.stdout.split()[-1]}) + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()  # until whoever started us closes it, or dies
+    finally:
+        stopped(server)
+    return 0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A data folder, and the binaries that serve it."""
+
+    folder: Path
+    binaries: Path
+    data: Path
+    as_root: bool
+
+
+def prepared(folder: Path) -> Cluster:
+    """A fresh cluster in a folder that the server's user may look into.
+
+    Raises:
+        SystemExit: the wheel is not installed, or initdb failed.
+    """
     as_root = os.geteuid() == 0
     binaries = (_copied_for_nobody(folder) if as_root else _installed()) / "pginstall" / "bin"
     data = folder / "data"
@@ -42,21 +74,37 @@ def serve(folder: Path, port: int, options: list[str]) -> int:
         stdout=subprocess.DEVNULL, stderr=None, cwd=folder, user=_user(as_root), extra_groups=_groups(as_root),
     )  # fmt: skip
     if initialized.returncode != 0:
-        return initialized.returncode
+        raise SystemExit(initialized.returncode)
+    return Cluster(folder, binaries, data, as_root)
+
+
+def started(cluster: Cluster, port: int, options: list[str]) -> subprocess.Popen[bytes]:
+    """The server, in a process group of its own, once it takes connections.
+
+    Raises:
+        SystemExit: it ended at once, or took too long.
+    """
     server = subprocess.Popen(
-        [binaries / "postgres", "-D", data, "-h", HOST, "-p", str(port), "-k", "", *options],
-        stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=folder, user=_user(as_root), extra_groups=_groups(as_root),
+        [cluster.binaries / "postgres", "-D", cluster.data, "-h", HOST, "-p", str(port), "-k", "", *options],
+        stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=cluster.folder, start_new_session=True,
+        user=_user(cluster.as_root), extra_groups=_groups(cluster.as_root),
     )  # fmt: skip
     try:
         _wait_until_serving(server, port)
-        version = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True)
-        url = f"postgresql://{USER}@{HOST}:{port}/{DATABASE}"
-        sys.stdout.write(json.dumps({"url": url, "version": version.stdout.split()[-1]}) + "\n")
-        sys.stdout.flush()
-        sys.stdin.read()  # until whoever started us closes it, or dies
-    finally:
-        _stop(server)
-    return 0
+    except BaseException:
+        stopped(server)
+        raise
+    return server
+
+
+def stopped(server: subprocess.Popen[bytes]) -> None:
+    """SIGINT is PostgreSQL's fast shutdown: it does not wait for its clients."""
+    server.send_signal(signal.SIGINT)
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def _installed() -> Path:
@@ -95,16 +143,6 @@ def _wait_until_serving(server: subprocess.Popen[bytes], port: int) -> None:
                 return
         time.sleep(0.05)
     raise SystemExit(f"PostgreSQL did not serve within {SERVES_WITHIN_S} s")
-
-
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    """SIGINT is PostgreSQL's fast shutdown: it does not wait for its clients."""
-    server.send_signal(signal.SIGINT)
-    try:
-        server.wait(10)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
 
 
 if __name__ == "__main__":
