@@ -33,8 +33,6 @@ from retold.client.tracing import install_tracing
 from retold.settings import Settings
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import SpanProcessor
-
     from retold.composition import Adapters
 
 HOST = "127.0.0.1"
@@ -103,9 +101,10 @@ async def embedded_stack(settings: Settings, *, port: int = 0, ui_port: int = 0)
     """
     # Here and not above: store, index and models take a second to import, and most commands need none of them.
     from retold.composition import compose
+    from retold.telemetry.span_file import kept_in
 
     running: Running = worker_of_the_checkout().running
-    with holding(settings.data_dir), install_tracing(settings.service_name, processors=[_kept_here(settings.data_dir)]):
+    with holding(settings.data_dir), install_tracing(settings.service_name, processors=[kept_in(settings.data_dir)]):
         async with (
             compose(settings) as adapters,
             embedded_temporal(settings.data_dir, port=port, ui_port=ui_port) as addresses,
@@ -155,15 +154,6 @@ async def _rewrite(file: Path) -> None:
         from retold.store.engine import in_a_thread, rewrite_sqlite  # heavy, as above
 
         await in_a_thread(lambda: rewrite_sqlite(file))
-
-
-def _kept_here(data_dir: Path) -> SpanProcessor:
-    """Spans in files of the data directory: what `retold trace` reads."""
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    from retold.telemetry.span_file import SpanFileExporter
-
-    return BatchSpanProcessor(SpanFileExporter(data_dir), schedule_delay_millis=1_000)
 
 
 def worker_of_the_checkout() -> ModuleType:

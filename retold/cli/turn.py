@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from uuid import uuid4
@@ -18,9 +19,11 @@ from retold.cli.reasons import explain
 from retold.cli.running_stack import Whereabouts, connected, read_settings
 from retold.cli.terminal import complain, err, out, write_json, write_text
 from retold.client import Durability, FallbackResult, InvalidTurnError, RetoldError, TurnResult
+from retold.client.tracing import install_tracing
 from retold.contracts.operations import DecisionView
 from retold.contracts.refusal import refusal_text
 from retold.contracts.turn import BUDGET_DEFAULT, RequestedBudget, TurnOptions, TurnRequest
+from retold.telemetry.span_file import kept_in
 
 RECORDED_WITHIN_S = 5
 """How long `--explain` waits for a decision that is still being recorded."""
@@ -72,7 +75,8 @@ def turn(
         )
     except ValidationError as error:
         raise InvalidTurnError(refusal_text(error)) from error
-    answered = asyncio.run(_send(options.whereabouts(context), request, explained))
+    with _traced():
+        answered = asyncio.run(_send(options.whereabouts(context), request, explained))
     result, view = answered.result, answered.explanation
     if as_json:
         write_json({"session_id": session, "turn_id": request.turn_id, "result": result, "explanation": view})
@@ -108,6 +112,12 @@ async def _send(where: Whereabouts, request: TurnRequest, explained: bool) -> _A
             return _Answered(result, await stack.decision(result.decision_id))
         except RetoldError as error:
             return _Answered(result, unexplained=f"answered, but not explained: {error}")
+
+
+def _traced() -> AbstractContextManager[None]:
+    """The turn's trace begins in this process; it is kept beside the worker's part of it, if that is kept here."""
+    data_dir = read_settings().data_dir
+    return install_tracing("retold-cli", processors=[kept_in(data_dir, guest=True)] if data_dir.is_dir() else [])
 
 
 def _say_what_became_of_it(result: TurnResult) -> None:

@@ -13,8 +13,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from retold.contracts._base import Contract, UtcTime
 
@@ -50,7 +50,11 @@ class KeptSpan(Contract):
 
 
 class SpanFileExporter(SpanExporter):
-    """Appends spans to `spans.jsonl` in a folder. Use it behind a BatchSpanProcessor: it writes to a disk."""
+    """Appends spans to `spans.jsonl` in a folder. Use it behind a BatchSpanProcessor: it writes to a disk.
+
+    Args:
+        max_bytes: when the file is thrown away for a new one; 0: never.
+    """
 
     def __init__(self, folder: Path, *, max_bytes: int = FILE_MAX_BYTES) -> None:
         # The rotation of a log file is exactly what is needed; nothing else of logging is used.
@@ -64,6 +68,16 @@ class SpanFileExporter(SpanExporter):
 
     def shutdown(self) -> None:
         self._file.close()
+
+
+def kept_in(folder: Path, *, guest: bool = False) -> SpanProcessor:
+    """What keeps a process's spans in a folder.
+
+    Args:
+        guest: the files are another process's, which alone throws old ones away.
+    """
+    exporter = SpanFileExporter(folder, max_bytes=0) if guest else SpanFileExporter(folder)
+    return BatchSpanProcessor(exporter, schedule_delay_millis=1_000)
 
 
 def spans_of(folder: Path, trace_id: str) -> list[KeptSpan]:

@@ -199,8 +199,11 @@ def test_a_turn_is_answered_with_memory_once_and_explained(retold: Retold) -> No
     assert "already sent with another text or public context" in other.err
 
 
-def test_a_turn_s_trace_is_printed_as_a_tree(retold: Retold) -> None:
-    turn = retold("turn", "Who looks after my teeth?", *TOVE, "--session", "traced", "--json").json["result"]
+def test_a_turn_s_trace_is_printed_as_a_tree(dev: Dev, retold: Retold) -> None:
+    # As a process of its own: that is where the trace begins.
+    asked = ("turn", "Who looks after my teeth?", *TOVE, "--session", "traced", "--json")
+    ran = subprocess.run([*COMMAND, "--address", dev.address, *asked], capture_output=True, text=True, check=True)
+    turn = json.loads(ran.stdout)["result"]
     until = time.monotonic() + PATIENCE_S
     while "turn.record" not in (traced := retold("trace", turn["decision_id"])).out and time.monotonic() < until:
         time.sleep(0.2)  # spans leave in batches
@@ -208,6 +211,7 @@ def test_a_turn_s_trace_is_printed_as_a_tree(retold: Retold) -> None:
     for name in ("turn.workflow", "turn.draft", "turn.plan", "turn.record"):
         assert any(f" {name}" in line for line in lines), traced.out
     assert any("disposition=" in line for line in lines)
+    assert lines[1].split("ms", 1)[1].split() == ["turn"], "the tree begins where the turn was sent"
     assert "teeth" not in traced.out and "tove" not in traced.out
 
 
