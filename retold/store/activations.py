@@ -37,6 +37,7 @@ from retold.contracts.turn import Principal
 from retold.policy.activation.rules import eligibility
 from retold.policy.activation.service import PRINCIPAL_SUBJECT, Evaluation, Settled, Subject, decision_of
 from retold.store import audit, outbox, reviews, transcripts
+from retold.store.changes import hold_principal
 from retold.store.engine import Transactions
 from retold.store.records import RecordNotFoundError, as_record, audited_state, owned_by
 from retold.store.tables import ActivationRow, EvidenceRow, RecordRow, SessionTurnRow
@@ -177,6 +178,7 @@ def keep(session: Session, record: MemoryRecord) -> None:
 
 def settle(session: Session, evaluation: Evaluation, at: datetime, terms: ReviewTerms) -> Settled | None:
     """See `ActivationBook.settle`."""
+    hold_principal(session, evaluation.principal)
     row = session.scalar(_owned(evaluation.principal, evaluation.record.id).with_for_update())
     if row is None or row.version != evaluation.record.version or not _still_holds(session, evaluation, row, at):
         return None

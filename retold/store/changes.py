@@ -60,7 +60,7 @@ class Changes:
         self._touched: dict[RecordId, RecordRow] = {}
         self._born: dict[RecordId, dict[str, Any]] = {}
         self._events: list[dict[str, Any]] = []
-        self._hold_principal()
+        hold_principal(session, principal)
 
     @property
     def touched(self) -> Collection[RecordId]:
@@ -160,12 +160,17 @@ class Changes:
             )
         )
 
-    def _hold_principal(self) -> None:
-        """One writer a principal, as on SQLite anyway: two that both saw an attribute free would both fill it."""
-        if dialect_of(self.session) == "postgresql":
-            name = f"{len(self.principal.tenant)}/{self.principal.tenant}/{self.principal.user}"
-            key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], signed=True)
-            self.session.execute(select(func.pg_advisory_xact_lock(_RECORD_LOCKS, key)))
+
+def hold_principal(session: Session, principal: Principal) -> None:
+    """One writer a principal, as on SQLite anyway: two that both saw an attribute free would both fill it.
+
+    Whoever locks rows of a principal's records or reviews comes through here first, so that nobody waits for somebody
+    who waits for them, and nothing is written beside what is being erased.
+    """
+    if dialect_of(session) == "postgresql":
+        name = f"{len(principal.tenant)}/{principal.tenant}/{principal.user}"
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], signed=True)
+        session.execute(select(func.pg_advisory_xact_lock(_RECORD_LOCKS, key)))
 
 
 def make_conditional(row: RecordRow) -> None:

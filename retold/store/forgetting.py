@@ -31,6 +31,7 @@ from retold.contracts.record import RecordId
 from retold.contracts.turn import Principal
 from retold.policy.forgetting import Probes
 from retold.store import audit, tombstones
+from retold.store.changes import hold_principal
 from retold.store.engine import Transactions
 from retold.store.erasing import Erasure
 from retold.store.tables import (
@@ -88,13 +89,7 @@ class ForgetLedger:
 
     async def living(self, ids: Collection[RecordId]) -> frozenset[RecordId]:
         """Which of these records are stored."""
-        return await self._transactions.read(
-            lambda session: frozenset(
-                id
-                for some in _chunks(ids)
-                for id in session.scalars(select(RecordRow.id).where(_in(RecordRow.id, some)))
-            )
-        )
+        return await self._transactions.read(lambda session: living(session, ids))
 
     async def removed(self, forgetting: Forgetting, surface: Surface, count: int) -> None:
         """Count what was removed elsewhere."""
@@ -338,6 +333,7 @@ def _said_by_living(session: Session, forgetting: Forgetting) -> set[str]:
 
 
 def _erase(session: Session, row: ForgettingRow, at: datetime, *, first: bool) -> None:
+    hold_principal(session, Principal(tenant=row.tenant, user=row.user_id))
     known = set(_texts(session, row.receipt_id))
     erasure = Erasure(session, row, known, at, first=first)
     erasure.run()
