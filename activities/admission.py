@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.clocks import by_this_clock
 from activities.heartbeat import heartbeating
 from retold.contracts import names
 from retold.contracts.stages import AdmitInput, AdmitResult
@@ -24,4 +25,4 @@ class AdmissionActivities:
     @activity.defn(name=names.ADMIT_CANDIDATES)
     async def admit_candidates(self, stage: AdmitInput) -> AdmitResult:
         async with heartbeating():
-            return await self.stage(stage)
+            return await self.stage(by_this_clock(stage))

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.clocks import by_this_clock
 from activities.heartbeat import heartbeating
 from retold.contracts import names
 from retold.contracts.host_generation import AdmittedMemory
@@ -30,9 +31,9 @@ class GenerationActivities:
     @activity.defn(name=names.REGENERATE)
     async def regenerate(self, stage: RegenerateInput) -> RegenerateResult:
         async with heartbeating():
-            return await self.stages.regenerate(stage)
+            return await self.stages.regenerate(by_this_clock(stage))
 
     @activity.defn(name=names.LOAD_ADMITTED)
     async def load_admitted(self, stage: RegenerateInput) -> AdmittedMemory:
         async with heartbeating():
-            return await self.stages.load_admitted(stage)
+            return await self.stages.load_admitted(by_this_clock(stage))

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.clocks import by_this_clock
 from activities.heartbeat import heartbeating
 from retold.contracts import names
 from retold.contracts.stages import RetrieveInput, RetrieveResult
@@ -24,4 +25,4 @@ class RetrievalActivities:
     @activity.defn(name=names.RETRIEVE_CANDIDATES)
     async def retrieve_candidates(self, stage: RetrieveInput) -> RetrieveResult:
         async with heartbeating():
-            return await self.stage(stage)
+            return await self.stage(by_this_clock(stage))
