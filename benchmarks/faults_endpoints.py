@@ -9,6 +9,8 @@ import asyncio
 import json
 import re
 import socket
+import sys
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -71,6 +73,7 @@ class BreakableQdrant(QdrantStandIn):
         super().__init__()
         self.searches: Fault | None = None
         self.finds_nothing = False
+        self._server.handle_error = _hung_up  # type: ignore[assignment]
 
     def next_fault(self, kind: str) -> Fault | None:
         super().next_fault(kind)
@@ -80,6 +83,12 @@ class BreakableQdrant(QdrantStandIn):
         if kind == "query" and self.finds_nothing:
             return [{"points": []} for _ in body["searches"]]
         return super().answer(kind, collection, body)
+
+
+def _hung_up(*_: object) -> None:
+    """A caller that gave up is what a slow server is for; the library would print a traceback of each."""
+    if not isinstance(sys.exc_info()[1], ConnectionError):
+        traceback.print_exc()
 
 
 @contextmanager
