@@ -52,6 +52,7 @@ def findings(settings: Settings, environment: Mapping[str, str] | None = None) -
         *_qdrant(settings),
         *_serving(settings, given),
         *_capture(settings),
+        *_console(settings),
     ]
     return sorted(found, key=lambda each: each.severity is Severity.OPEN)
 
@@ -116,6 +117,14 @@ def _serving(settings: Settings, given: Mapping[str, str]) -> Iterator[Finding]:
 def _capture(settings: Settings) -> Iterator[Finding]:
     if settings.capture_text:
         yield _open("RETOLD_CAPTURE_TEXT", "prompts, answers and what exceptions say go to traces and log, readable")
+
+
+def _console(settings: Settings) -> Iterator[Finding]:
+    if settings.console.behind_loopback:
+        yield _open(
+            "RETOLD_CONSOLE__BEHIND_LOOPBACK",
+            "the page speaks plain http: that its port is published on loopback only is all that protects it",
+        )
 
 
 def _temporal_host(given: Mapping[str, str]) -> str:

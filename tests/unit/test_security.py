@@ -16,6 +16,7 @@ from retold.settings import Settings, SettingsSourceError, WorkerSettings
 
 KEYS = json.dumps([{"id": "a", "key": base64.b64encode(b"k" * 32).decode()}])
 CLOUD = {"TEMPORAL_ADDRESS": "acme.tmprl.cloud:7233"}
+IN_A_CONTAINER = {"host": "0.0.0.0", "behind_loopback": True}
 REMOTE_STORE = "postgresql+psycopg://retold@db.example.org/retold"
 
 
@@ -58,6 +59,7 @@ def test_protected_by_half_is_refused(environment: dict[str, str], settings: dic
         ({}, {"qdrant_url": "http://qdrant:6333"}, {"RETOLD_QDRANT_API_KEY"}),
         ({}, {"qdrant_url": "http://qdrant:6333", "qdrant_api_key": "k"}, set()),
         ({"TEMPORAL_ADDRESS": "[::1]:7233"}, {"development_approval": "for the demo"}, set()),
+        ({}, {"console": IN_A_CONTAINER}, {"RETOLD_CONSOLE__BEHIND_LOOPBACK"}),
     ],
 )
 def test_what_is_open_is_named_and_starts_all_the_same(
