@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 LOCKS  := requirements/all.lock requirements/models.lock
 SHELL  := /bin/sh
 
-.PHONY: demo demo-real bench bench-reviews crashes faults load eval-activation test lint validate-infra secrets lock train histories clean
+.PHONY: traces demo demo-real bench bench-reviews crashes faults load eval-activation test test-containers lint validate-infra secrets lock train histories clean
 
 demo: $(VENV)/installed
 	@$(BIN)/retold demo
@@ -74,6 +74,16 @@ build/infra-venv/installed: requirements/infra.lock
 	@build/infra-venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/infra.lock
 	@touch $@
 
+# A viewer of traces on this machine, in an environment of its own (850 MB, installed the first time): Ctrl-C ends it.
+traces: build/traces-venv/installed
+	@build/traces-venv/bin/python infra/traces.py build/traces $(PORT)
+
+build/traces-venv/installed: requirements/traces.lock
+	@echo "installing the viewer into build/traces-venv (850 MB, some minutes the first time)"
+	@mkdir -p build && (test -x build/traces-venv/bin/python || $(PYTHON) -m venv build/traces-venv)
+	@build/traces-venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/traces.lock
+	@touch $@
+
 # Passwords for docker-compose.yml, made here and kept out of the repository.
 secrets:
 	@$(PYTHON) infra/make_secrets.py
@@ -90,6 +100,8 @@ lock: $(VENV)/installed
 	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/worker-local.lock
 	$(BIN)/uv pip compile requirements/infra.in --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/infra.lock
+	$(BIN)/uv pip compile requirements/traces.in --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/traces.lock
 	$(BIN)/uv pip compile requirements/models.in --no-deps --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/models.lock
 	$(BIN)/uv pip compile requirements/bench.in -c requirements/all.lock --universal --python-version 3.11 \
