@@ -82,15 +82,22 @@ class QuietFailures:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
+        unsent: Exception | None = None
 
         async def send_and_note(message: Message) -> None:
-            nonlocal started
+            nonlocal started, unsent
             started = started or message["type"] == "http.response.start"
-            await send(message)
+            try:
+                await send(message)
+            except Exception as error:
+                unsent = error
+                raise
 
         try:
             await self._app(scope, receive, send_and_note)
-        except Exception as error:  # noqa: BLE001 - the last one to see it
+        except Exception as error:
+            if error is unsent:  # whoever sends had answered already, or has nobody to send to: no mistake of ours
+                raise
             _log.error("%s at %s", type(error).__name__, _where(error))
             if not started:
                 await PlainTextResponse("The console made a mistake; its log says where.", 500)(scope, receive, send)

@@ -113,7 +113,7 @@ async def test_behind_tls_the_origin_is_https_whatever_the_proxy_speaks(page: Pa
         assert answer.status_code == status
 
 
-async def test_a_body_is_bounded_announced_or_not(page: Page) -> None:
+async def test_a_body_is_bounded_announced_or_not(page: Page, caplog: pytest.LogCaptureFixture) -> None:
     browser = await page.signed_in(await page.seeding.person())
     form = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -123,6 +123,7 @@ async def test_a_body_is_bounded_announced_or_not(page: Page) -> None:
 
     assert (await browser.post("/sign-in", content=b"a" * (BODY_MAX_BYTES + 1), headers=form)).status_code == 413
     assert (await browser.post("/sign-in", content=trickle(), headers=form)).status_code == 413
+    assert [line.message for line in caplog.records if line.levelno >= logging.ERROR] == []  # it is no mistake of ours
     assert (await browser.post("/sign-in", content=b"token=" + b"a" * 1000, headers=form)).status_code == 401
     many = "&".join(f"f{n}=1" for n in range(100)).encode()
     assert (await browser.post("/sign-in", content=many, headers=form)).status_code == 400
