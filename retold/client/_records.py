@@ -79,7 +79,7 @@ class Records:
         Returns:
             What became of it and of what it met. The same statement again is `unchanged`.
         """
-        write = _checked(RecordWrite, text=text, **{"source": Source.HOST, **fields})
+        write = _checked(RecordWrite, text=text, **fields)
         report = await self.remember_many(principal, [write], actor=actor, reason=reason)
         (outcome,) = report.outcomes
         if outcome.disposition == "refused":
@@ -95,8 +95,9 @@ class Records:
         reason: str = "remembered",
     ) -> LifecycleReport:
         """Store up to 200 statements, in the order they were made. A refused one is in the answer, field and reason
-        named, and does not keep the others from being stored."""
-        asked = _checked(RememberInput, principal=principal, records=tuple(records), actor=actor, reason=reason)
+        named, and does not keep the others from being stored. Their `source` is `host` unless it is given."""
+        vouched_for = tuple(_vouched_for(record) for record in records)
+        asked = _checked(RememberInput, principal=principal, records=vouched_for, actor=actor, reason=reason)
         return await self.change(asked)
 
     async def supersede(
@@ -109,12 +110,13 @@ class Records:
         actor: str = "host",
         expected_version: int | None = None,
     ) -> LifecycleReport:
-        """`by` replaces the record. Both are about the same attribute of the same subject, in the same scope."""
+        """`by` replaces the record. Both are about the same attribute of the same subject, in the same scope. Its
+        `source` is `host` unless it is given."""
         asked = _checked(
             SupersedeInput,
             principal=principal,
             record_id=record_id,
-            by=by,
+            by=_vouched_for(by),
             actor=actor,
             reason=reason,
             expected_version=expected_version,
@@ -296,6 +298,11 @@ def _the_one(page: RecordPage) -> MemoryRecord:
     if not page.records:
         raise UnknownRecordError("no such record of this user")
     return page.records[0]
+
+
+def _vouched_for(record: RecordWrite) -> RecordWrite:
+    """What a host says here it vouches for; a copy of something older it has to call an import."""
+    return record if "source" in record.model_fields_set else record.model_copy(update={"source": Source.HOST})
 
 
 def _checked(contract: type[ContractT], **fields: Any) -> ContractT:

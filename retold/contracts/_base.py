@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -35,8 +36,18 @@ def _storable(value: object) -> object:
     return value
 
 
+_UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
+"""Categories of characters that show nothing by themselves: controls, zero-width ones, spaces."""
+
+
 def _not_blank(value: str) -> str:
     if not value.strip():
+        raise ValueError("must not be empty or blank")
+    return value
+
+
+def _shows_something(value: str) -> str:
+    if all(unicodedata.category(char) in _UNSEEN for char in value):  # ends at the first that is seen
         raise ValueError("must not be empty or blank")
     return value
 
@@ -65,9 +76,9 @@ ContextText = Annotated[str, Field(max_length=CONTEXT_MAX_CHARS), BeforeValidato
 """Public context (what the host shows the model anyway): at most 64,000 characters."""
 
 RecordText = Annotated[
-    str, Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)
+    str, Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_shows_something), BeforeValidator(_storable)
 ]
-"""The text of one record: 1 to 4,000 characters, not blank."""
+"""The text of one record: 1 to 4,000 characters, not blank, and not of invisible characters only."""
 
 Query = Annotated[str, Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """A gap's retrieval query: 1 to 400 characters, not blank."""
