@@ -15,7 +15,7 @@ from sqlmodel import col, select
 from retold.contracts.lifecycle import CorrectInput, LifecycleReport
 from retold.contracts.record import ACTIVE_STATUSES, Activation, RecordStatus, RecordWrite, Source
 from retold.contracts.refusal import refusal_text
-from retold.policy.authority import Claim, overlap, prevailing, settle, stated_at, stronger
+from retold.policy.authority import Claim, overlap, prevailing, settle, stated_at
 from retold.store.changes import Changes, make_conditional
 from retold.store.records import as_record, require_promotable
 from retold.store.remembering import report
@@ -183,21 +183,6 @@ def delete(changes: Changes, record_id: str, *, expected_version: int | None = N
 def reject(changes: Changes, record_id: str, *, expected_version: int | None = None) -> LifecycleReport:
     """A reviewer found that this must not be used. No import brings it back."""
     return _take_away(changes, record_id, RecordStatus.REJECTED, "record.rejected", expected_version)
-
-
-def confirm(changes: Changes, record_id: str, *, expected_version: int | None = None) -> LifecycleReport:
-    """The host found it in the principal's own words: confirmed, and as strong as those words are."""
-    row = changes.find(record_id)
-    settling = Settling(changes)
-    if row.status == RecordStatus.CONFIRMED and row.source == Source.PRINCIPAL:
-        return report([row], settling.effects, [row.id] if changes.made_before(row, "record.confirmed") else [])
-    _require_version(row, expected_version)
-    _require_active(row)
-    with changes.changing(row, "record.confirmed"):
-        row.status = RecordStatus.CONFIRMED.value
-        row.source = stronger(Source(row.source), Source.PRINCIPAL).value
-    settling.changed(row)
-    return _done(changes, settling, row)
 
 
 def set_activation(

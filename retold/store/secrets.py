@@ -27,6 +27,9 @@ _ISSUED: dict[str, re.Pattern[str]] = {
     "password in a URL": re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{1,256}:[^\s/@]{1,256}@", re.IGNORECASE),
 }
 
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+"""Characters that show nothing: between the letters of a secret they hide it from a pattern, and from nobody else."""
+
 _BEARER = re.compile(r"\bbearer\s+(?P<value>[A-Za-z0-9._~+/=-]{16,})", re.IGNORECASE)
 
 _NAMES = (
@@ -51,6 +54,7 @@ _MASKED = re.compile(r"[*•x.…\[\]_-]+\Z|<|\$\{?\w+\}?\Z", re.IGNORECASE)
 
 def find_secret(text: str) -> str | None:
     """What kind of secret the text seems to hold, or None. The kind is safe to show; the value is not part of it."""
+    text = _UNSEEN.sub("", text)
     for kind, shape in _ISSUED.items():
         if shape.search(text):
             return kind

@@ -5,6 +5,7 @@ Every way to write ends here, so every way to write follows the same rules (`ret
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -37,7 +38,7 @@ def slot_of(row: RecordRow) -> Slot | None:
 def claim_of(row: RecordRow) -> Claim:
     return Claim(
         id=row.id,
-        says=" ".join(row.text.casefold().split()),
+        says=" ".join(unicodedata.normalize("NFC", row.text).casefold().split()),
         source=Source(row.source),
         stated_at=stated_at(row.event_at, row.created_at),
         temporary=row.temporary,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -67,12 +68,12 @@ class Manner:
 
 
 def content_hash(statement: RecordWrite, temporary: bool) -> str:
-    """SHA-256 over what the record states, about whom, and when it holds."""
+    """SHA-256 over what the record states, about whom, and when it holds; however its accents are encoded."""
     stated = statement.model_dump(mode="json", include=set(_STATEMENT))
     if temporary and statement.valid_until is None:  # with an end it is temporary anyway
         stated["temporary"] = True
     canonical = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(unicodedata.normalize("NFC", canonical).encode()).hexdigest()
 
 
 class Writer:

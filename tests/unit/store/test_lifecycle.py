@@ -119,6 +119,13 @@ async def test_a_mere_mention_retires_nothing(store: Store, other: RecordWrite) 
     assert (record.status, record.version, record.suspended_by) == (RecordStatus.CONFIRMED, 1, None)
 
 
+async def test_a_statement_is_the_same_however_its_accents_are_encoded(store: Store) -> None:
+    await say(store, home("Lives in Zürich"), RecordWrite(text="Likes café"))
+    again = await say(store, home("Lives in Zu\u0308rich"), RecordWrite(text="Likes cafe\u0301"), at=NOON + HOUR)
+    assert [outcome.disposition for outcome in again.outcomes] == ["unchanged", "unchanged"]
+    assert await holding(store, NOON + HOUR) == {"Lives in Zürich", "Likes café"}
+
+
 async def test_a_weaker_statement_is_kept_as_history_and_disturbs_nothing(store: Store) -> None:
     await say(store, home("Lives in Zürich"), source=Source.PRINCIPAL)
     report = await say(

@@ -34,6 +34,8 @@ SECRETS = [
     "-----BEGIN " + "RSA PRIVATE KEY-----\nMIIE",
     "-----BEGIN " + "PGP PRIVATE KEY BLOCK-----",
     "postgres://ada:s3cret@db.internal/app",
+    "My pass\u200bword is hunter2",
+    "sk-" + "proj-abc\u2060defghij0123456789",
 ]
 
 ORDINARY = [
