@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -19,6 +20,7 @@ async def test_both_sides_of_a_deadlock_are_written(postgres: Postgres) -> None:
         transactions = Transactions(open_engine(url))
         await transactions.write(_made)
         both_hold_one = threading.Barrier(2)
+        span = TracerProvider().get_tracer("test").start_span("write retold")
 
         def in_order(first: str, second: str) -> int:
             attempts = 0
@@ -32,11 +34,14 @@ async def test_both_sides_of_a_deadlock_are_written(postgres: Postgres) -> None:
                 _count_up(session, second)
                 return attempts
 
-            return transactions._write(body)
+            return transactions._write(span, body)
 
         with ThreadPoolExecutor(2) as threads:
             tried = list(threads.map(in_order, "ab", "ba"))
         assert sorted(tried) == [1, 2], "one of them lost the deadlock and tried once more"
+        assert isinstance(span, ReadableSpan)
+        retried = [(event.name, dict(event.attributes or {})) for event in span.events]
+        assert retried == [("retried", {"attempt": 2, "error.type": "40P01"})]
         counts = await transactions.read(lambda session: session.execute(text("SELECT n FROM counted")).scalars().all())
         assert counts == [2, 2]
         await transactions.close()
