@@ -44,7 +44,7 @@ def _attribute(policy: dict[str, Any], spans: Sequence[Seen]) -> bool:
 
 
 def _latency(policy: dict[str, Any], spans: Sequence[Seen]) -> bool:
-    return max(span.elapsed_ms for span in spans) > policy["threshold_ms"]
+    return max(span.elapsed_ms for span in spans) > float(policy["threshold_ms"])
 
 
 CERTAIN: dict[str, Callable[[dict[str, Any], Sequence[Seen]], bool]] = {
