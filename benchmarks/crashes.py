@@ -97,7 +97,7 @@ async def measure(data_dir: Path, rounds: int, within_s: float, say: Console) ->
         for round in range(rounds):
             round_started = time.monotonic()
             say.print(f"round {round + 1} of {rounds}: kill -9 in each stage")
-            await both(_killed_in_each_stage)
+            await both(killed_in_each_stage)
             now = time.monotonic()
             if now - started + (now - round_started) > within_s:
                 break
@@ -123,8 +123,11 @@ async def _shared(rig: CrashRig, line: Line, kept: Durability, measured: Measure
     measured.server.append(await server_killed(rig, line, kept, "admit", away_s=SERVER_AWAY_S))
 
 
-async def _killed_in_each_stage(rig: CrashRig, line: Line, kept: Durability, measured: Measured) -> None:
-    for stage in STAGES:
+async def killed_in_each_stage(
+    rig: CrashRig, line: Line, kept: Durability, measured: Measured, stages: Sequence[str] = STAGES
+) -> None:
+    """One round of kills, an undisturbed turn before each."""
+    for stage in stages:
         await line.stand_by()
         measured.undisturbed_ms.append(await undisturbed(rig, line, kept))
         measured.killed[stage].append(await worker_killed(rig, line, kept, stage))
@@ -138,7 +141,7 @@ Row = tuple[str, ...]
 def stage_rows(measured: Mapping[Durability, Measured]) -> Iterator[Row]:
     """One row a stage: answer after the kill, time lost, what was done again; per durability."""
     yield ("nothing", *(cell for kept in KEPT for cell in (f"({_s(measured[kept].undisturbed_ms)} in all)", "", "")))
-    for stage in STAGES:
+    for stage in [stage for stage in STAGES if all(measured[kept].killed[stage] for kept in KEPT)]:
         yield (f"`{stage}`", *(cell for kept in KEPT for cell in _stage_cells(measured[kept], stage)))
 
 
@@ -223,12 +226,10 @@ def on_screen(title: str, head: Row, rows: Sequence[Row]) -> Table:
     return table
 
 
-def tables(measured: Mapping[Durability, Measured]) -> Sequence[tuple[str, Row, Sequence[Row]]]:
-    """Title, head and rows of each."""
-    return (
-        ("Worker killed in each stage; one more stands by", STAGE_HEAD, list(stage_rows(measured))),
-        ("Everything else", EVENT_HEAD, list(event_rows(measured))),
-    )
+def tables(measured: Mapping[Durability, Measured]) -> Iterator[tuple[str, Row, Sequence[Row]]]:
+    """Title, head and rows of each, the kills in stages first."""
+    yield "Worker killed in each stage; one more stands by", STAGE_HEAD, list(stage_rows(measured))
+    yield "Everything else", EVENT_HEAD, list(event_rows(measured))
 
 
 def as_json(measured: Mapping[Durability, Measured]) -> dict[str, Any]:
@@ -239,7 +240,7 @@ def _json_of(measured: Measured) -> dict[str, Any]:
     undisturbed_ms = statistics.median(measured.undisturbed_ms)
     return {
         "undisturbed_ms": round(undisturbed_ms),
-        "worker_killed": {stage: _crashes(measured.killed[stage], undisturbed_ms) for stage in STAGES},
+        "worker_killed": killed_as_json(measured),
         "worker_killed_none_standing_by": _crashes(measured.killed_alone, undisturbed_ms),
         f"worker_killed_budget_{BUDGET_MS}_ms": _crashes(measured.budget_gone, undisturbed_ms),
         "server_killed": _crashes(measured.server, undisturbed_ms),
@@ -249,6 +250,12 @@ def _json_of(measured: Measured) -> dict[str, Any]:
         "store_locked_worker_killed": _records(measured.locked_and_killed),
         "store_hung": _records(measured.hung),
     }
+
+
+def killed_as_json(measured: Measured) -> dict[str, Any]:
+    """By the stage it was killed in."""
+    undisturbed_ms = statistics.median(measured.undisturbed_ms)
+    return {stage: _crashes(killed, undisturbed_ms) for stage, killed in measured.killed.items() if killed}
 
 
 def _crashes(crashes: Sequence[Survived], undisturbed_ms: float) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from rich.table import Table
 
 from benchmarks import crashes
 from benchmarks.crash_rig import crash_rig
-from benchmarks.crash_scenarios import TAKES_MS, worker_killed
+from benchmarks.crash_scenarios import TAKES_MS
+from benchmarks.crash_worker import STAGES
 from benchmarks.facts import load_average, machine_facts
 from benchmarks.faults_endpoints import breakable_qdrant, collector, model_endpoint
 from benchmarks.faults_machine import MovedClock, earlier_checkout, postgres, small_disk
@@ -163,27 +164,24 @@ async def measure(folder: Path, only: Sequence[str], earlier: str, *, quick: boo
 
 
 async def killed_in_stages(folder: Path, *, quick: bool, say: Console) -> Json:
-    """`benchmarks.crashes` with one round; quick: two stages of each durability and nothing else."""
-    if not quick:
-        whole = await crashes.measure(folder, 1, 0, say)
-        for title, head, rows in crashes.tables(whole.by_durability):
-            say.print(crashes.on_screen(title, head, rows))
-        return {"turns": whole.turns, "rows": whole.rows, **crashes.as_json(whole.by_durability)}
-    found: Json = {}
+    """One round of kills as `benchmarks.crashes` does them, both durabilities at once; quick: in two of the stages."""
+    measured = {kept: crashes.Measured() for kept in crashes.KEPT}
     async with crash_rig(folder) as rig:
-        for durability in crashes.KEPT:
-            line = await rig.line(durability.value, TAKES_MS)
-            for stage in ("draft", "admit"):
-                await line.stand_by()
-                survived = await worker_killed(rig, line, durability, stage)
-                found[f"{durability.value}/{stage}"] = {
-                    "answer_after_ms": round(survived.answer_after_ms),
-                    "again": survived.again,
-                }
-            await line.end()
-        sent, written = await rig.turns_and_rows()
-    say.print(found)
-    return {"turns": sent, "rows": written, **found}
+        lines = await asyncio.gather(*(rig.line(kept.value, TAKES_MS) for kept in crashes.KEPT))
+        await asyncio.gather(
+            *(
+                crashes.killed_in_each_stage(rig, line, kept, measured[kept], ("draft", "admit") if quick else STAGES)
+                for kept, line in zip(crashes.KEPT, lines, strict=True)
+            )
+        )
+        turns, rows = await rig.turns_and_rows()
+    title, head, found = next(crashes.tables(measured))
+    say.print(crashes.on_screen(title, head, found))
+    return {
+        "turns": turns,
+        "rows": rows,
+        **{kept.value: crashes.killed_as_json(measured[kept]) for kept in crashes.KEPT},
+    }
 
 
 # --- showing --------------------------------------------------------------------------------------------------
@@ -217,6 +215,25 @@ def _cells(seen: Seen) -> tuple[str, ...]:
     )
 
 
+async def _both(
+    asked: argparse.Namespace, folder: Path, stages_folder: Path, progress: Console
+) -> tuple[Sequence[Seen], Json | None]:
+    """The kills in stages beside everything else, on a server and a store of their own: both mostly wait."""
+
+    async def stages() -> Json | None:
+        if asked.only and "stages" not in asked.only:
+            return None
+        return await killed_in_stages(stages_folder, quick=asked.quick, say=progress)
+
+    def say(seen: Seen) -> None:
+        progress.print(one_line(seen))
+
+    return await asyncio.gather(
+        measure(folder, asked.only, asked.earlier, quick=asked.quick, say=say),
+        stages(),
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the first fault of each part")
@@ -225,21 +242,12 @@ def main() -> int:
     asked = parser.parse_args()
     screen, progress = Console(), Console(stderr=True)
     before = load_average()
-    stages: Json | None = None
-    with install_tracing("retold-faults"):
-        with tempfile.TemporaryDirectory(prefix="retold-faults-") as folder:
-            seen = asyncio.run(
-                measure(
-                    Path(folder),
-                    asked.only,
-                    asked.earlier,
-                    quick=asked.quick,
-                    say=lambda each: progress.print(one_line(each)),
-                )
-            )
-        if not asked.only or "stages" in asked.only:
-            with tempfile.TemporaryDirectory(prefix="retold-faults-") as folder:
-                stages = asyncio.run(killed_in_stages(Path(folder), quick=asked.quick, say=progress))
+    with (
+        install_tracing("retold-faults"),
+        tempfile.TemporaryDirectory(prefix="retold-faults-") as folder,
+        tempfile.TemporaryDirectory(prefix="retold-faults-") as stages_folder,
+    ):
+        seen, stages = asyncio.run(_both(asked, Path(folder), Path(stages_folder), progress))
     screen.print(fault_table(seen))
     found = {
         "machine": machine_facts({}),
