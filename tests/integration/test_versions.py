@@ -9,11 +9,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.enums.v1 import VersioningBehavior
+from temporalio.api.workflow.v1 import VersioningOverride, WorkflowExecutionOptions
 from temporalio.api.workflowservice.v1 import (
     DescribeWorkerDeploymentVersionRequest,
     SetWorkerDeploymentCurrentVersionRequest,
+    UpdateWorkflowExecutionOptionsRequest,
 )
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior as Behaviour
@@ -83,6 +87,18 @@ class Versions:
             )
         )
 
+    async def move(self, workflow_id: str) -> None:
+        """Let the workflow go on with whatever version is current."""
+        upgrading = VersioningOverride(auto_upgrade=True)
+        await self.client.workflow_service.update_workflow_execution_options(
+            UpdateWorkflowExecutionOptionsRequest(
+                namespace=self.client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=workflow_id),
+                workflow_execution_options=WorkflowExecutionOptions(versioning_override=upgrading),
+                update_mask=FieldMask(paths=["versioning_override"]),
+            )
+        )
+
     async def turn(self, name: str) -> str:
         result = await Host(self.client, task_queue=self.turns_queue).send(request(Script(options=STAGES), name))
         assert isinstance(result, TurnResult)
@@ -134,6 +150,31 @@ async def test_a_review_stays_with_the_version_that_began_it(versions: Versions)
         outcome: ReviewOutcome = await deciding
     assert outcome.status is ReviewStatus.REJECTED
     assert await versions.pinned_to(f"review/{review.review_id}") == "one"
+
+
+async def test_a_review_can_be_moved_to_the_current_version(versions: Versions) -> None:
+    """What the runbook's `temporal workflow update-options` asks for."""
+    desk = versions.desk
+    async with versions.running("one"):
+        await versions.make_current("one")
+        review, rita = await desk.opened(), await desk.queue.reviewer()
+        await eventually(lambda: versions.pinned_to(f"review/{review.review_id}"))
+    async with versions.running("two"):
+        await versions.make_current("two")
+        await versions.move(f"review/{review.review_id}")
+        outcome = await desk.reviews.send(decision(rita, review, Resolution.REJECT))
+    assert outcome.status is ReviewStatus.REJECTED
+
+
+async def test_the_first_version_takes_what_unversioned_workers_had(versions: Versions) -> None:
+    desk = versions.desk
+    async with desk.worker():
+        review, rita = await desk.opened(), await desk.queue.reviewer()
+        await desk.reviews.state(review.review_id)
+    async with versions.running("one"):
+        await versions.make_current("one")
+        outcome = await desk.reviews.send(decision(rita, review, Resolution.REJECT))
+    assert outcome.status is ReviewStatus.REJECTED
 
 
 def test_only_what_somebody_waits_for_and_what_waits_for_somebody_stays() -> None:
