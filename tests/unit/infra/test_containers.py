@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 import yaml
@@ -77,6 +78,23 @@ def test_where_no_engine_can_be_started_the_reason_is_said_and_nothing_is_left(
     with pytest.raises(NoEngineError, match=said), docker_engine(tmp_path / "docker"):
         pytest.fail("there was no engine")
     assert not (tmp_path / "docker").exists()
+
+
+def test_an_engine_that_ends_at_once_is_quoted_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tool, does in (("docker", "exit 1"), ("mmdebstrap", ""), ("dockerd", "echo no privileges here >&2; exit 1")):
+        (tmp_path / tool).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / tool).chmod(0o755)
+    folder = Path(gettempdir(), f"retold-{os.getpid()}")  # a test's own folder is too long a path for a socket
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with (
+        pytest.raises(NoEngineError, match="dockerd ended at once: no privileges here"),
+        docker_engine(folder),
+    ):
+        pytest.fail("there was no engine")
+    assert not folder.exists()
 
 
 def test_a_path_too_long_for_a_socket_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
