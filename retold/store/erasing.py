@@ -7,7 +7,7 @@ again it finds nothing, unless something has come in meanwhile that should have 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -151,17 +151,21 @@ class Erasure:
         by_id = rows.get(named)
         chosen = {row.id for row in rows.values() if row is by_id or (by_id is None and row.host_key == named)}
         evidence = self._evidence_of(rows)
+        replaced: dict[str, list[str]] = {}
+        for row in rows.values():
+            if row.superseded_by is not None:
+                replaced.setdefault(row.superseded_by, []).append(row.id)
+        new, unsought = set(chosen), set(self.texts)
         while True:
-            self.texts |= {rows[id].text for id in chosen} | {evidence[id].span for id in chosen if id in evidence}
-            probes = Probes(self.texts)
-            more = {
-                row.id
-                for row in rows.values()
-                if row.id not in chosen and (row.superseded_by in chosen or probes.within(*_said_in(row)))
-            }
-            if not more:
+            new = _with_all_behind(new, replaced)
+            chosen |= new
+            unsought |= {rows[id].text for id in new} | {evidence[id].span for id in new if id in evidence}
+            self.texts |= unsought
+            probes = Probes(unsought)  # each text once: rows that are not chosen were compared with the others
+            new = {row.id for row in rows.values() if row.id not in chosen and probes.within(*_said_in(row))}
+            if not new:
                 return [rows[id] for id in sorted(chosen)]
-            chosen |= more
+            unsought = set()
 
     def _derived_from(self, session_id: str) -> list[RecordRow]:
         """Records that rest on nothing but this session. From the others the session is taken out of the evidence."""
@@ -235,8 +239,9 @@ class Erasure:
 
     def _clear_references(self, changes: Changes, ids: Collection[str]) -> None:
         """Nothing that stays points to what is gone: not as its rival, its successor or what holds instead of it."""
+        ids = set(ids)
         for row in self._rows(RecordRow):
-            if not ({row.supersedes, row.superseded_by, row.suspended_by, *row.conflicts_with} & set(ids)):
+            if ids.isdisjoint((row.supersedes, row.superseded_by, row.suspended_by, *row.conflicts_with)):
                 continue
             with changes.changing(row, "record.reference_forgotten"):
                 row.supersedes = None if row.supersedes in ids else row.supersedes
@@ -361,6 +366,16 @@ class Erasure:
         )
 
     _verified_turns: set[TurnKey] = set()
+
+
+def _with_all_behind(ids: Collection[str], replaced: Mapping[str, Sequence[str]]) -> set[str]:
+    """These, what they replaced, what that had replaced, and so on."""
+    found, unseen = set(ids), list(ids)
+    while unseen:
+        behind = [id for id in replaced.get(unseen.pop(), ()) if id not in found]
+        found.update(behind)
+        unseen += behind
+    return found
 
 
 def _said_in(row: RecordRow) -> tuple[object, ...]:

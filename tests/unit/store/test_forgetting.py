@@ -28,7 +28,7 @@ from retold.contracts.identity import turn_ref
 from retold.contracts.record import RecordRef, RecordWrite, TranscriptWrite
 from retold.contracts.stages import EMPTY_PROFILE, Gap, GapCategory, ProfileBlock
 from retold.contracts.turn import Principal
-from retold.policy.forgetting import GONE
+from retold.policy.forgetting import GONE, Probes
 from retold.policy.replay import replay
 from retold.store.forgetting import _VALUES
 from retold.store.store import Store
@@ -370,3 +370,32 @@ def test_every_column_that_can_hold_a_text_is_read_back() -> None:
         and not (column.name in names and not isinstance(column.type, Text))
     }
     assert unknown == set()
+
+
+async def test_a_long_line_of_predecessors_goes_with_its_copies_in_a_few_looks(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = 60
+    for number in range(length):
+        desk = RecordWrite(id=f"k{number}", text=f"Sits at desk {number} now", attribute="desk")
+        await store.lifecycle.remember(ADA, [desk], actor="ops", at=NOON + timedelta(seconds=number))
+    others = [
+        RecordWrite(id="before", text="Is called Ada", attribute="name"),
+        RecordWrite(id="copy", text="Once more: Sits at desk 0 now", attribute="name"),
+        RecordWrite(id="other", text="Likes tea", attribute="drink"),
+    ]
+    for number, line in enumerate(others):
+        at = NOON + timedelta(minutes=2, seconds=number)
+        await store.lifecycle.remember(ADA, [line], actor="ops", at=at)
+    looks: list[tuple[object, ...]] = []
+
+    class Counted(Probes):
+        def within(self, *values: object) -> set[str]:
+            looks.append(values)
+            return super().within(*values)
+
+    monkeypatch.setattr("retold.store.erasing.Probes", Counted)
+    await forget(store, ForgetRecord(record_id=f"k{length - 1}"))
+    assert [record.text for record in await store.records(ADA)] == ["Likes tea"]
+    of_records = [values for values in looks if len(values) == 5]
+    assert len(of_records) < 10, "rows are compared with each text once, not link by link"
