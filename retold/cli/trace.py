@@ -18,7 +18,7 @@ from retold.cli import options
 from retold.cli.failures import CommandError
 from retold.cli.running_stack import connected, read_settings
 from retold.cli.terminal import out, write_json
-from retold.telemetry.span_file import KeptEvent, KeptSpan, spans_of
+from retold.telemetry.span_file import KeptEvent, KeptSpan, spans_linked_to, spans_of
 
 JAEGER = "RETOLD_JAEGER_URL"
 """Jaeger's page, such as http://127.0.0.1:16686: asked when the spans are not on this machine."""
@@ -43,16 +43,20 @@ def show_trace(context: typer.Context, decision_id: DecisionId, as_json: options
     trace_id = asyncio.run(_trace_id(context, decision_id))
     if trace_id is None:
         raise CommandError("this turn left no trace", "its worker ran without tracing; its decision row says the rest")
-    spans = spans_of(read_settings().data_dir, trace_id) or _from_jaeger(trace_id)
+    data_dir = read_settings().data_dir
+    spans = spans_of(data_dir, trace_id) or _from_jaeger(trace_id)
+    led_to = spans_linked_to(data_dir, trace_id)
     if as_json:
-        write_json({"trace_id": trace_id, "spans": [span.model_dump(mode="json") for span in spans]})
+        shown = {"spans": spans, "led_to": led_to}
+        dumped = {name: [span.model_dump(mode="json") for span in each] for name, each in shown.items()}
+        write_json({"trace_id": trace_id, **dumped})
         return
     out().print(f"trace {trace_id}")
     if not spans:
         raise CommandError(
             "its spans are not on this machine", f"set {JAEGER} to ask Jaeger, or look the id up where traces are kept"
         )
-    for line in tree(spans):
+    for line in (*tree(spans), *_followed_by(led_to)):
         out().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -73,6 +77,13 @@ def tree(spans: Sequence[KeptSpan]) -> Iterator[str]:
             yield from below(span.span_id, depth + 1)
 
     return below(None, 0)
+
+
+def _followed_by(led_to: Sequence[KeptSpan]) -> Iterator[str]:
+    """One line a span of another trace that this turn led to: an evaluation, a step of a review."""
+    for span in led_to:
+        at = f"{span.began_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"led to trace {span.trace_id}: {span.name} at {at}{_values(span.attributes)}"
 
 
 def _line(span: KeptSpan, depth: int, began: datetime) -> str:

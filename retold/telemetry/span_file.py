@@ -86,6 +86,12 @@ def spans_of(folder: Path, trace_id: str) -> list[KeptSpan]:
     return sorted(found, key=lambda span: span.began_at)
 
 
+def spans_linked_to(folder: Path, trace_id: str) -> list[KeptSpan]:
+    """The kept spans of other traces that this one led to, in the order they began."""
+    found = [KeptSpan.model_validate(line) for line in _lines(folder) if trace_id in line.get("links", ())]
+    return sorted(found, key=lambda span: span.began_at)
+
+
 def _lines(folder: Path) -> Iterator[Mapping[str, Any]]:
     for path in (folder / f"{FILE_NAME}.1", folder / FILE_NAME):
         if not path.exists():

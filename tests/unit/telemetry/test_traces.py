@@ -15,7 +15,7 @@ from opentelemetry.trace import Link, Status, StatusCode
 
 from retold.cli import trace as trace_command
 from retold.cli.trace import tree
-from retold.telemetry.span_file import FILE_NAME, SpanFileExporter, spans_of
+from retold.telemetry.span_file import FILE_NAME, SpanFileExporter, spans_linked_to, spans_of
 
 
 def one_turn(folder: Path, *, max_bytes: int = 1_000_000, turns: int = 1) -> str:
@@ -47,6 +47,13 @@ def test_a_trace_is_read_back_as_the_tree_it_was(tmp_path: Path) -> None:
     (event,) = [line.strip() for line in lines if "* " in line]
     assert event.startswith("* retried after") and event.endswith("attempt=2")
     assert spans_of(tmp_path, "0" * 32) == []
+
+
+def test_what_a_turn_led_to_is_found_from_the_turn(tmp_path: Path) -> None:
+    trace_id = one_turn(tmp_path)
+    review = spans_of(tmp_path, trace_id)[0].links[0]
+    assert [(span.trace_id, span.name) for span in spans_linked_to(tmp_path, review)] == [(trace_id, "turn")]
+    assert spans_linked_to(tmp_path, trace_id) == []
 
 
 def test_the_files_stay_small_and_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
