@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from infra.containers.engine import NoEngineError, docker_engine
@@ -21,10 +22,10 @@ from infra.containers.images import NOT_TO_BE_HAD, ROOT, Builder, BuildFailedErr
 BUILD = ROOT / "build"
 LOGS = BUILD / "containers-logs"
 
-TESTS = ("tests/containers", "tests/unit/store", "tests/integration/test_turn_workflow.py")
-TESTS_WITH_QDRANT = ("tests/integration/index",)
-IN_CONTAINERS = "test_stack or test_image or test_collector or postgresql or test_turn_workflow or container"
-"""Of those, what runs against a container: the others are `make test`'s."""
+STACK = ("tests/containers",)
+SAME_BODIES = ("tests/unit/store", "tests/integration/test_turn_workflow.py", "-k", "postgresql or test_turn_workflow")
+"""What `make test` runs on the embedded servers, on PostgreSQL's and Temporal's containers."""
+WITH_QDRANT = ("tests/integration/index", "-k", "container")
 
 CANNOT, FAILED = 0, 1
 
@@ -53,7 +54,9 @@ def main() -> int:
 
 
 def _tests(address: str) -> int:
-    tests = [*TESTS, *(TESTS_WITH_QDRANT if os.environ.get("QDRANT_IMAGE", "none") != "none" else ())]
+    """The parts beside each other: most of what the stack does is wait."""
+    qdrant = os.environ.get("QDRANT_IMAGE", "none") != "none"
+    parts = [STACK, SAME_BODIES, *([WITH_QDRANT] if qdrant else [])]
     environment = {
         **os.environ,
         **images_by_variable(),
@@ -62,9 +65,21 @@ def _tests(address: str) -> int:
         "RETOLD_REQUIRE_DOCKER": "1",
         "TESTCONTAINERS_RYUK_DISABLED": "true",
     }
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *tests, "-k", IN_CONTAINERS, "-rs", "--durations=5"], env=environment, cwd=ROOT
-    ).returncode
+
+    def run(part: Sequence[str]) -> int:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", *part, "-rs", "--durations=5"],
+            env=environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        print(f"{part[0]}:\n{ran.stdout}", flush=True)
+        return ran.returncode
+
+    with ThreadPoolExecutor(len(parts)) as all_parts:
+        return max(all_parts.map(run, parts))
 
 
 def _sizes(address: str) -> None:
