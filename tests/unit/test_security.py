@@ -59,6 +59,7 @@ def test_protected_by_half_is_refused(environment: dict[str, str], settings: dic
         ({}, {"qdrant_url": "http://qdrant:6333"}, {"RETOLD_QDRANT_API_KEY"}),
         ({}, {"qdrant_url": "http://qdrant:6333", "qdrant_api_key": "k"}, set()),
         ({"TEMPORAL_ADDRESS": "[::1]:7233"}, {"development_approval": "for the demo"}, set()),
+        ({}, {"capture_text": True}, {"RETOLD_CAPTURE_TEXT"}),
         ({}, {"console": IN_A_CONTAINER}, {"RETOLD_CONSOLE__BEHIND_LOOPBACK"}),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from retold.contracts.disposition import Disposition
-from retold.telemetry.names import DISPOSITION
+from retold.telemetry.names import DISPOSITION, REVIEW_ID
 from retold.telemetry.traced import CAPTURED
 
 COLLECTOR = yaml.safe_load((Path(__file__).parents[3] / "infra" / "collector" / "collector.yaml").read_text())
@@ -40,7 +41,10 @@ def _status(policy: dict[str, Any], spans: Sequence[Seen]) -> bool:
 
 
 def _attribute(policy: dict[str, Any], spans: Sequence[Seen]) -> bool:
-    return any(span.attributes.get(policy["key"]) in policy["values"] for span in spans)
+    found = [span.attributes[policy["key"]] for span in spans if policy["key"] in span.attributes]
+    if policy.get("enabled_regex_matching", False):
+        return any(re.search(pattern, value) for pattern in policy["values"] for value in found)
+    return any(value in policy["values"] for value in found)
 
 
 def _latency(policy: dict[str, Any], spans: Sequence[Seen]) -> bool:
@@ -70,9 +74,15 @@ def test_a_span_that_failed_or_a_slow_turn_is_kept_and_an_ordinary_one_is_left_t
     ordinary = Seen({DISPOSITION: Disposition.BASELINE_NO_GAPS.value})
     assert kept_for_certain(ordinary, Seen(status="ERROR"))
     assert kept_for_certain(ordinary, Seen(elapsed_ms=6_000))
+    assert kept_for_certain(Seen({REVIEW_ID: "6f1c"}))
     assert not kept_for_certain(ordinary)
     chances = [each for each in SAMPLING["policies"] if each["type"] == "probabilistic"]
     assert [0 < each["probabilistic"]["sampling_percentage"] <= 10 for each in chances] == [True]
+
+
+def test_what_comes_late_shares_the_fate_of_its_trace() -> None:
+    remembered = SAMPLING["decision_cache"]
+    assert min(remembered["sampled_cache_size"], remembered["non_sampled_cache_size"]) > 2 * SAMPLING["num_traces"]
 
 
 def test_only_dispositions_there_are_get_named() -> None:
