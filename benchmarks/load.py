@@ -51,7 +51,7 @@ from retold.store.store import Store
 Json = dict[str, Any]
 
 BUDGETS_MS = (0, 150, 400, 800, None)
-CONCURRENT_TURNS = 4
+CONCURRENT_TURNS = 8
 """Few, so that the worker's slots are what is overloaded and not the cores it shares with server and generator: where
 models take seconds, slots are what runs out first. With the product's 32 this machine's cores are."""
 TENANTS = 50
@@ -305,7 +305,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="of the whole run but its ends (default 90; --quick: 30)")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--lengths", default="{}", help="of the models' calls, as JSON (see `Lengths`)")
-    parser.add_argument("--concurrent-turns", type=int, default=CONCURRENT_TURNS, help="of the worker (default 4)")
+    parser.add_argument(
+        "--concurrent-turns", type=int, default=CONCURRENT_TURNS, help=f"of the worker (default {CONCURRENT_TURNS})"
+    )
     asked = parser.parse_args()
     seconds = asked.seconds or (30.0 if asked.quick else 90.0)
     lengths, screen = Lengths.model_validate_json(asked.lengths), Console()
