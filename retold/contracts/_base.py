@@ -76,9 +76,12 @@ ContextText = Annotated[str, Field(max_length=CONTEXT_MAX_CHARS), BeforeValidato
 """Public context (what the host shows the model anyway): at most 64,000 characters."""
 
 RecordText = Annotated[
-    str, Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_shows_something), BeforeValidator(_storable)
+    str, Field(max_length=RECORD_TEXT_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)
 ]
-"""The text of one record: 1 to 4,000 characters, not blank, and not of invisible characters only."""
+"""The text of one record: 1 to 4,000 characters, not blank."""
+
+NewRecordText = Annotated[RecordText, AfterValidator(_shows_something)]
+"""As it may be written: not of invisible characters only. What is stored stays readable, whatever it is."""
 
 Query = Annotated[str, Field(max_length=QUERY_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """A gap's retrieval query: 1 to 400 characters, not blank."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from retold.contracts._base import Contract, Name, RecordText, UtcTime
+from retold.contracts._base import Contract, Name, NewRecordText, UtcTime
 from retold.contracts.record import (
     Entity,
     MemoryRecord,
@@ -96,7 +96,7 @@ class SupersedeInput(RecordChange):
 class CorrectInput(RecordChange):
     """The record was wrong: the same record in new words. What is not given stays."""
 
-    text: RecordText
+    text: NewRecordText
     type: RecordType | None = None
     attribute: Name | None = None
     category: RetrievalCategory | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from retold.contracts._base import Contract, Name, RecordText, TurnText, UtcTime, _not_blank, _storable
+from retold.contracts._base import Contract, Name, NewRecordText, RecordText, TurnText, UtcTime, _not_blank, _storable
 
 
 class RecordType(StrEnum):
@@ -148,7 +148,7 @@ class RecordWrite(Contract):
     attribute: Name | None = None
     """Names what holds one value at a time, as `home_city` does: a later statement about the same subject and attribute
     replaces an earlier one. Leave it out for what holds many, as `likes` does. Episodes never replace each other."""
-    text: RecordText
+    text: NewRecordText
     category: RetrievalCategory = RetrievalCategory.OTHER
     entities: Annotated[tuple[Entity, ...], Field(max_length=32)] = ()
     valid_from: UtcTime | None = None

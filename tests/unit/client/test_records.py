@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ from temporalio.client import Client
 
 from retold.client._records import Records
 from retold.contracts.lifecycle import LifecycleReport, RememberInput, SupersedeInput, WriteOutcome
-from retold.contracts.record import RecordWrite, Source
+from retold.contracts.record import MemoryRecord, RecordType, RecordWrite, Source
 from retold.contracts.turn import Principal
 
 ADA = Principal(tenant="acme", user="ada")
@@ -50,3 +51,16 @@ async def test_what_a_host_says_is_its_own_statement_unless_it_says_otherwise(
 async def test_what_shows_nothing_is_blank(text: str) -> None:
     with pytest.raises(ValueError, match="must not be empty or blank"):
         await Records(cast(Client, Sent())).remember(ADA, text)
+
+
+def test_what_was_stored_before_that_was_refused_stays_readable() -> None:
+    stored = MemoryRecord(
+        id="r",
+        tenant="acme",
+        user="ada",
+        type=RecordType.SEMANTIC,
+        subject="user",
+        text="\u200b",
+        created_at=datetime.now(UTC),
+    )
+    assert stored.text == "\u200b"
