@@ -2,7 +2,7 @@
 # same packages; runs as nobody in particular, with a read-only file system. Needs BuildKit (Docker's default since 23).
 #
 #   docker build -t retold:local --build-arg MODELS=local .   # with the small models, for a machine without keys
-#   docker build -t retold:local .                            # for hosted models: smaller by 500 MB
+#   docker build -t retold:local .                            # for hosted models: a third smaller
 #
 # BASE_IMAGE may be any image of Debian with Python 3.11; pin it by digest in production (docker buildx imagetools
 # inspect). Behind package mirrors: --secret id=pip_config,src=pip.conf, --secret id=apt_config,src=apt.conf, and
