@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from retold.contracts._base import Contract, Name, RecordText, TurnText, UtcTime
+from retold.contracts._base import Contract, Name, NewRecordText, TurnText, UtcTime
 from retold.contracts.record import Entity, RecordId, RecordRef, RecordType, RetrievalCategory
 from retold.contracts.stages import ModelUse
 from retold.contracts.turn import Principal
@@ -28,7 +28,7 @@ class OwnTurn(Contract):
 class ProposedRecord(Contract):
     """One statement an extractor found. It is stored as provisional, after the host has found the span itself."""
 
-    text: RecordText
+    text: NewRecordText
     type: RecordType = RecordType.SEMANTIC
     subject: Name = "user"
     attribute: Name | None = None
