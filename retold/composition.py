@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from retold.contracts.forgetting import ForgetArchive
 from retold.contracts.operations import Deployment
+from retold.contracts.stages import Stage
 from retold.examination import examine
 from retold.index.generations import IndexHome, LiveIndex
 from retold.index.indexer import Indexer
@@ -43,7 +45,7 @@ from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.records import INVENTORY_BUILDER
 from retold.store.store import Store
-from retold.telemetry.metrics import observe_turn, watch_blocking_threads
+from retold.telemetry.metrics import Price, observe_turn, watch_blocking_threads
 from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
 
 
@@ -153,11 +155,29 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
             bodies=bodies,
             activation=_activation(settings, store, classifier, embedder, pool),
             extraction=_extraction(settings, store, extractor, embedder, pool),
-            recorder=TurnRecorder(store, counted=observe_turn),
+            recorder=TurnRecorder(store, counted=partial(observe_turn, prices=_prices(settings))),
             switches=switches,
             review_notifier=_review_notifier(settings.review, stack),
             examine=examined,
         )
+
+
+NOT_OF_THE_BUNDLE = {"api_key", "usd_per_million_input_tokens", "usd_per_million_output_tokens"}
+"""Of a role's settings: what changes nothing that is decided."""
+
+
+def _prices(settings: Settings) -> dict[Stage, Price]:
+    roles = {
+        Stage.DRAFT: settings.serving,
+        Stage.REGENERATE: settings.serving,
+        Stage.PLAN: settings.planner,
+        Stage.ADMIT: settings.judge,
+    }
+    return {
+        stage: Price(role.usd_per_million_input_tokens, role.usd_per_million_output_tokens)
+        for stage, role in roles.items()
+        if role.usd_per_million_input_tokens is not None and role.usd_per_million_output_tokens is not None
+    }
 
 
 def _identities(
@@ -178,7 +198,7 @@ def _identities(
         inventory=INVENTORY_BUILDER,
         prompts={role: version for role, version in prompts.items() if version is not None},
         model_settings={
-            role: model.model_dump(mode="json", exclude={"api_key"})
+            role: model.model_dump(mode="json", exclude=NOT_OF_THE_BUNDLE)
             for role, model in roles.items()
             if not model.is_local
         },

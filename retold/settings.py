@@ -183,6 +183,9 @@ class ModelRole(Contract):
     api_key: SecretStr | None = None
     max_tokens: Annotated[int, Field(ge=1, le=32_000)] = 1_024
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    usd_per_million_input_tokens: Annotated[float, Field(ge=0)] | None = None
+    usd_per_million_output_tokens: Annotated[float, Field(ge=0)] | None = None
+    """What the provider charges: cost is a metric where both prices are known. No part of a bundle."""
     structured: Literal["auto", "schema", "tool", "text"] = "auto"
     """How a planner or judge asks for JSON. `text` for compatible servers that refuse `response_format`."""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Literal, NamedTuple, get_args
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Observation
@@ -245,14 +246,24 @@ WORKER_READY = Instrument(
     alert="RetoldDependencyDown",
 )
 
+_NO_PRICES: Mapping[Stage, Price] = MappingProxyType({})
+
 INSTRUMENTS: Sequence[Instrument] = tuple(value for value in globals().values() if isinstance(value, Instrument))
 
 
-def observe_turn(decision: TurnDecision, late: bool = False) -> None:
+class Price(NamedTuple):
+    """What a model's tokens cost, in US dollars for a million."""
+
+    input_usd: float
+    output_usd: float
+
+
+def observe_turn(decision: TurnDecision, late: bool = False, *, prices: Mapping[Stage, Price] = _NO_PRICES) -> None:
     """Count one turn whose record was just written.
 
     Args:
         late: the record was written after the answer had left.
+        prices: of the models behind each stage; a stage without one costs nothing anybody knows of.
     """
     served = not decision.shadow
     count(
@@ -275,6 +286,9 @@ def observe_turn(decision: TurnDecision, late: bool = False) -> None:
     for use in decision.usage:
         count(MODEL_TOKENS, use.prompt_tokens, stage=use.role.value, direction="input")
         count(MODEL_TOKENS, use.completion_tokens, stage=use.role.value, direction="output")
+        if (price := prices.get(use.role)) is not None:
+            cost_usd = (use.prompt_tokens * price.input_usd + use.completion_tokens * price.output_usd) / 1_000_000
+            count(MODEL_COST, cost_usd, stage=use.role.value)
     if decision.redelivered:
         count(REDELIVERED)
     if late:

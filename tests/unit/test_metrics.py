@@ -12,9 +12,11 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from retold.contracts.stages import Stage
+from retold.composition import NOT_OF_THE_BUNDLE
+from retold.contracts.stages import ModelUse, Stage
 from retold.policy.blocking import BlockingPool
 from retold.policy.recording import TurnRecorder
+from retold.settings import ModelRole
 from retold.telemetry import metrics as instruments
 from retold.telemetry.metrics import INSTRUMENTS
 from tests.cases import CASES, SERVED, Case
@@ -91,6 +93,23 @@ async def test_a_turn_is_counted_when_it_comes_on_record_and_not_before(reader: 
     late = TurnRecorder(fresh.store, counted=lambda _, late: counted.append(late))
     await late.record_late(record)
     assert counted == [False, True]
+
+
+async def test_cost_is_counted_where_a_price_is_known(reader: InMemoryMetricReader) -> None:
+    stack = scripted(SERVED)
+    await play(stack)
+    use = ModelUse(role=Stage.DRAFT, model="m", prompt_tokens=2_000_000, completion_tokens=500_000)
+    local = use.model_copy(update={"role": Stage.PLAN})
+    decision = stack.decision.model_copy(update={"usage": (use, local)})
+    instruments.observe_turn(decision, prices={Stage.DRAFT: instruments.Price(input_usd=0.5, output_usd=2.0)})
+    assert _points(reader, "retold.model.cost_usd") == [({"stage": "draft"}, 2.0)]
+
+
+def test_prices_change_no_bundle() -> None:
+    roles = {"provider": "openai", "model": "m", "base_url": "http://localhost:1/v1"}
+    free = ModelRole.model_validate(roles).model_dump(exclude=NOT_OF_THE_BUNDLE)
+    priced = {**roles, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 2.0}
+    assert ModelRole.model_validate(priced).model_dump(exclude=NOT_OF_THE_BUNDLE) == free
 
 
 def test_names_are_unique_and_spelled_alike() -> None:
