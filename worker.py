@@ -237,7 +237,7 @@ def version_of(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
 
 
 def runner_of(settings: WorkerSettings, *, sandboxed: bool) -> WorkflowRunner:
-    """Unsandboxed in production (the sandbox costs a turn more than its stages do); the tests run every workflow in it.
+    """Unsandboxed in production; the sandbox is for tests, which it tells of what would not replay.
 
     Versioned workers have a runner that says what stays with the version that began it.
     """
