@@ -1,4 +1,3 @@
-
 """Thousands of reviews open at once, on the embedded stack: `make bench-reviews [N=10000]`.
 
 Opening an item, the first page and one decision must stay fast however long the queue is, so each is measured twice:

@@ -23,8 +23,16 @@ BUILD = ROOT / "build"
 LOGS = BUILD / "containers-logs"
 
 STACK = ("tests/containers",)
-SAME_BODIES = ("tests/unit/store", "tests/integration/test_turn_workflow.py", "-k", "postgresql or test_turn_workflow")
-"""What `make test` runs on the embedded servers, on PostgreSQL's and Temporal's containers."""
+ALL = os.environ.get("RETOLD_CONTAINER_TESTS") == "all"
+_STORE = ("",) if ALL else ("/test_records.py", "/test_decisions.py", "/test_conflicts.py")
+SAME_BODIES = (
+    *(f"tests/unit/store{file}" for file in _STORE),
+    "tests/integration/test_turn_workflow.py",
+    "-k",
+    "postgresql or conflicts or test_turn_workflow",
+)
+"""What `make test` runs on the embedded servers, on PostgreSQL's and Temporal's containers. `make test` has every test
+of the store on a PostgreSQL too, so a part of them is enough here; RETOLD_CONTAINER_TESTS=all takes them all."""
 WITH_QDRANT = ("tests/integration/index", "-k", "container")
 
 CANNOT, FAILED = 0, 1

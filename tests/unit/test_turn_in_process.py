@@ -231,9 +231,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize(("failures", "asked", "written"), [(0, 0, True), (1, 1, True), (2, 2, True), (9, 3, False)])
-async def test_a_record_is_somewhere_durable_before_its_turn_ends(
-    failures: int, asked: int, written: bool
-) -> None:
+async def test_a_record_is_somewhere_durable_before_its_turn_ends(failures: int, asked: int, written: bool) -> None:
     stack, later = scripted(SERVED), Refusing()
     stack.store.fail_next = failures
     recorder = TurnRecorder(stack.store, CircuitBreaker(failures_to_open=100))

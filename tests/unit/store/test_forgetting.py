@@ -277,7 +277,7 @@ async def test_what_was_forgotten_is_not_imported_again_and_what_is_new_is(store
     await store.record_turn(turn("t1"))
     await forget(store, ForgetPrincipal())
     dead = turn_ref(ADA, "s", "t1", "user")
-    lines = [
+    lines: list[RecordWrite | TranscriptWrite] = [
         RecordWrite(id="k0", text="under a forgotten key"),
         RecordWrite(text="dated before", created_at=NOON),
         RecordWrite(text="rests on a forgotten turn", evidence=(dead,)),
