@@ -12,9 +12,10 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion
-from temporalio.api.enums.v1 import VersioningBehavior
+from temporalio.api.enums.v1 import RoutingConfigUpdateState, VersioningBehavior
 from temporalio.api.workflow.v1 import VersioningOverride, WorkflowExecutionOptions
 from temporalio.api.workflowservice.v1 import (
+    DescribeWorkerDeploymentRequest,
     DescribeWorkerDeploymentVersionRequest,
     SetWorkerDeploymentCurrentVersionRequest,
     UpdateWorkflowExecutionOptionsRequest,
@@ -23,7 +24,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior as Behaviour
 from temporalio.service import RPCError
 
-from retold.client import Host, TurnResult
+from retold.client import TurnResult, connect
 from retold.contracts import names
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.review import Resolution, ReviewOutcome, ReviewStatus
@@ -86,6 +87,14 @@ class Versions:
                 namespace=self.client.namespace, deployment_name=self.name, build_id=build, identity="a test"
             )
         )
+        await eventually(self._every_queue_knows)
+
+    async def _every_queue_knows(self) -> bool:
+        """Task queues hear of it a moment later; until then they hand work to the version before."""
+        wanted = DescribeWorkerDeploymentRequest(namespace=self.client.namespace, deployment_name=self.name)
+        found = await self.client.workflow_service.describe_worker_deployment(wanted)
+        state = found.worker_deployment_info.routing_config_update_state
+        return state == RoutingConfigUpdateState.ROUTING_CONFIG_UPDATE_STATE_COMPLETED
 
     async def move(self, workflow_id: str) -> None:
         """Let the workflow go on with whatever version is current."""
@@ -100,7 +109,10 @@ class Versions:
         )
 
     async def turn(self, name: str) -> str:
-        result = await Host(self.client, task_queue=self.turns_queue).send(request(Script(options=STAGES), name))
+        # A host of its own: where client and worker share a process, a turn starts eagerly on that very worker.
+        address = self.client.service_client.config.target_host
+        async with connect(address=address, namespace=self.client.namespace, task_queue=self.turns_queue) as host:
+            result = await host.send(request(Script(options=STAGES), name))
         assert isinstance(result, TurnResult)
         return result.answer
 
