@@ -118,7 +118,7 @@ def test_the_hash_is_the_published_one() -> None:
     assert bundle_hash({"b": 1.5, "a": (True, None)}) == "10ab843e0579ffa7"
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, math.nan, math.inf], ids=str)
+@pytest.mark.parametrize("value", [object(), {1, 2}, math.nan, math.inf], ids=["object", "set", "nan", "inf"])
 def test_what_is_not_json_has_no_hash(value: object) -> None:
     with pytest.raises(ValueError, match="only plain JSON"):
         bundle_hash({"threshold": value})

@@ -244,7 +244,7 @@ FAILURES: list[tuple[Answer, ActivationReason]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "reason"), FAILURES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("answer", "reason"), FAILURES, ids=lambda value: getattr(value, "__name__", str(value)[:30]))
 async def test_a_policy_that_fails_or_doubts_sends_the_record_to_review_and_promotes_nothing(
     store: Store, put_record: PutRecord, policies: Policies, engine: Engine, answer: Answer, reason: ActivationReason
 ) -> None:
