@@ -36,7 +36,7 @@ load: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.load $(if $(QUICK),--quick) $(if $(SECONDS),--seconds $(SECONDS))
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 # PostgreSQL, Temporal, and our image from our Dockerfile, as containers: images are built here, a Docker is started
 # here (as root, from Debian's docker.io and mmdebstrap) if none answers. About four minutes.

@@ -162,7 +162,8 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         )
 
 
-NOT_OF_THE_BUNDLE = {"api_key", "usd_per_million_input_tokens", "usd_per_million_output_tokens"}
+PRICES = {"usd_per_million_input_tokens", "usd_per_million_output_tokens"}
+NOT_OF_THE_BUNDLE = {"api_key", *PRICES}
 """Of a role's settings: what changes nothing that is decided."""
 
 
@@ -352,7 +353,7 @@ async def _serving(role: ModelRole, stack: AsyncExitStack) -> ServingModel:
         return small
     from retold.models.hosted import HostedModelSettings, HostedServingModel
 
-    hosted = HostedServingModel(HostedModelSettings.model_validate(role.model_dump()))
+    hosted = HostedServingModel(HostedModelSettings.model_validate(role.model_dump(exclude=PRICES)))
     stack.push_async_callback(hosted.aclose)
     return hosted
 
@@ -412,6 +413,6 @@ def _extractor(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> Ex
 def _completion(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> StructuredCompletion:
     from retold.models.hosted import HostedCompletion, HostedModelSettings
 
-    completion = HostedCompletion(HostedModelSettings.model_validate(role.model_dump()))
+    completion = HostedCompletion(HostedModelSettings.model_validate(role.model_dump(exclude=PRICES)))
     stack.push_async_callback(completion.aclose)
     return TracedCompletion(completion, role.provider, capture_text)

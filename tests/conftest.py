@@ -22,8 +22,9 @@ from tests.docker_engine import in_containers, temporal_in_a_container
 TEMPORAL = Path(sysconfig.get_path("scripts")) / "temporal"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def spans() -> Iterator[InMemorySpanExporter]:
+    """First of all, because a process keeps the first tracer provider it is given: a command under test brings one."""
     exporter = InMemorySpanExporter()
     with install_tracing("retold-tests", processors=[SimpleSpanProcessor(exporter)]):
         yield exporter

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from retold.console.serving import address, listen, serve
 from retold.contracts.activation import ActivationCategory, ActivationReason, EvidenceMethod
@@ -270,7 +270,7 @@ async def test_without_javascript_everything_still_works(site: Site, browser: Br
         await page.get_by_text("Filter and order").click()
         await page.get_by_label("Why it is here").select_option(label="negated")
         await page.get_by_role("button", name="Show").click()
-        assert await page.locator(".row").count() == 1
+        await expect(page.locator(".row")).to_have_count(1)
         await page.get_by_role("link", name="Never uses bullet points.").click()
         await page.get_by_role("link", name="Decide").click()
         await page.get_by_label("Reject").check()

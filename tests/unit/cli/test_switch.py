@@ -22,6 +22,7 @@ OFF = ("switch", "off", "regeneration", "--reason", "the judge admits everything
 @pytest.fixture(autouse=True)
 def nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("COLUMNS", "1000")  # no path is broken in two
     monkeypatch.setenv("RETOLD_DATA_DIR", str(tmp_path))
     yield tmp_path
 
