@@ -84,7 +84,12 @@ class Versions:
         """What `temporal worker deployment set-current-version` asks for."""
         await self.client.workflow_service.set_worker_deployment_current_version(
             SetWorkerDeploymentCurrentVersionRequest(
-                namespace=self.client.namespace, deployment_name=self.name, build_id=build, identity="a test"
+                namespace=self.client.namespace,
+                deployment_name=self.name,
+                build_id=build,
+                identity="a test",
+                # Which queues a version has is known a moment after its workers began: `eventually` below waits.
+                ignore_missing_task_queues=True,
             )
         )
         await eventually(self._every_queue_knows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retold.contracts.identity import (
@@ -58,6 +58,7 @@ async def test_repeats_blanks_and_what_is_too_long_stay_what_they_are() -> None:
 
 @given(texts, st.sampled_from([True, False]), st.integers(0, 2))
 def test_a_text_is_found_however_json_spells_it(text: str, ascii_only: bool, depth: int) -> None:
+    assume(text in Probes([text]).texts)  # a code such as `infrastructure` is nobody's words
     value: object = f"before {text} after"
     probes = Probes([text])
     assert probes.within({"a": [value]}) == {text}
