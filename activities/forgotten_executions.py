@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.protobuf.message import Message
-from temporalio.api.common.v1 import Payload
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionName
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
+from retold.client.encryption import payloads_in
 from retold.contracts import identity, names
 from retold.contracts.decision import TurnRecord
 from retold.contracts.forgetting import Forgetting
@@ -212,8 +212,8 @@ class ForgottenExecutions:
         """The event as bytes, and what its payloads hold if they are encoded."""
         codec = self._client.data_converter.payload_codec
         if codec is None:
-            return [event.SerializeToString(), *(payload.data for payload in _payloads(event))]
-        decoded = await codec.decode(list(_payloads(event)))
+            return [event.SerializeToString(), *(payload.data for payload in payloads_in(event))]
+        decoded = await codec.decode(list(payloads_in(event)))
         return [event.SerializeToString(), *(payload.data for payload in decoded)]
 
     # --- what is done with them -----------------------------------------------------------------------------------
@@ -287,22 +287,6 @@ def _has_principal(value: object, principal: Mapping[str, str]) -> bool:
             return any(_has_principal(each, principal) for each in value)
         case _:
             return False
-
-
-def _payloads(message: Message) -> Iterator[Payload]:
-    """Every payload in a message, wherever it is."""
-    if isinstance(message, Payload):
-        yield message
-        return
-    for field, value in message.ListFields():
-        if field.message_type is None:
-            continue
-        if field.message_type.GetOptions().map_entry:
-            values = [each for each in value.values() if isinstance(each, Message)]
-        else:
-            values = [value] if isinstance(value, Message) else list(value)
-        for each in values:
-            yield from _payloads(each)
 
 
 async def _unless_gone(call: Any) -> Any:

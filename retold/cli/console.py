@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from retold.cli import options
 from retold.cli.failures import CommandError
+from retold.cli.opened_store import opened_store
 from retold.cli.output import readable
 from retold.cli.running_stack import Whereabouts, read_settings
 from retold.cli.stopping import until_asked_to_stop
@@ -68,25 +69,17 @@ def console(
 async def _console(where: Whereabouts, settings: Settings, page: ConsoleSettings) -> None:
     # Here and not above: most commands need none of it, and it may not be installed.
     try:
-        from retold.composition import compose_console
+        import retold.composition  # noqa: F401 - what the store needs is missed here, by name, or not at all
         from retold.console.app import console_app
         from retold.console.sending import Sending
         from retold.console.serving import StoreDesk, address, listen, serve
-        from retold.store.store import StoreUnavailableError
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _NEEDED:
             raise
         raise CommandError("the console is not installed", "pip install 'retold[console,worker]'") from missing
 
     with until_asked_to_stop():
-        async with compose_console(settings) as (store, profiles):
-            try:
-                await store.ping()
-            except StoreUnavailableError as error:
-                raise CommandError(
-                    f"the store does not answer ({error})",
-                    "check RETOLD_STORE_URL or RETOLD_DATA_DIR; a worker of this version, or `retold dev`, prepares it",
-                ) from error
+        async with opened_store(settings) as (store, profiles):
             client = await open_client(
                 address=where.address,
                 namespace=where.namespace,

@@ -11,16 +11,15 @@ import asyncio
 import getpass
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
 from retold.cli import options
 from retold.cli.failures import CommandError
+from retold.cli.opened_store import opened_store
 from retold.cli.output import readable
 from retold.cli.review_output import (
     render_item,
@@ -53,10 +52,6 @@ from retold.contracts.review import (
     UnreadableReview,
 )
 from retold.policy.limits import utc_now
-
-if TYPE_CHECKING:
-    from retold.policy.profile import ProfileAssembler
-    from retold.store.store import Store
 
 TOKEN_VARIABLE = "RETOLD_REVIEWER_TOKEN"
 REFUSED = 3
@@ -101,7 +96,7 @@ def list_reviews(
         raise InvalidTurnError(refusal_text(error)) from error
 
     async def read() -> None:
-        async with reading() as (store, _):
+        async with opened_store(read_settings()) as (store, _):
             page = await store.reviews.page(wanted, cursor)
         write_json(page) if as_json else render_page(out(), page, now)
 
@@ -166,7 +161,7 @@ def stats(
     queue = read_settings().review
 
     async def read() -> BacklogState:
-        async with reading() as (store, _):
+        async with opened_store(read_settings()) as (store, _):
             found = await store.reviews.stats(now - timedelta(days=days), bound=queue.backlog_bound, owner=queue.owner)
         write_json(found) if as_json else render_stats(out(), found, now)
         return found.backlog
@@ -210,7 +205,7 @@ def add_reviewer(
     """Register a reviewer and print their token: once, here, and never again."""
 
     async def add() -> tuple[Reviewer, str]:
-        async with reading() as (store, _):
+        async with opened_store(read_settings()) as (store, _):
             return await store.reviewers.register(
                 reviewer_id, name, role, tenants=tenant or None, actor=actor or getpass.getuser(), at=utc_now()
             )
@@ -228,7 +223,7 @@ def list_reviewers(as_json: options.AsJson = False) -> None:
     """List everybody who may look or decide, disabled people too."""
 
     async def read() -> None:
-        async with reading() as (store, _):
+        async with opened_store(read_settings()) as (store, _):
             found = await store.reviewers.list()
         write_json(found) if as_json else render_reviewers(out(), found)
 
@@ -241,7 +236,7 @@ def disable_reviewer(
     """Take a reviewer's access away: their token opens nothing from now on. What they decided stays."""
 
     async def disable() -> None:
-        async with reading() as (store, _):
+        async with opened_store(read_settings()) as (store, _):
             disabled = await store.reviewers.disable(
                 reviewer_id, actor=actor or getpass.getuser(), reason=reason, at=utc_now()
             )
@@ -253,30 +248,8 @@ def disable_reviewer(
 # --- how it is done -------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def reading() -> AsyncIterator[tuple[Store, ProfileAssembler]]:
-    """The store as it is, of this machine's settings.
-
-    Raises:
-        CommandError: it does not answer, or no worker of this version has prepared it.
-    """
-    # Here and not above: importing the store takes a second, and most commands need none of it.
-    from retold.composition import compose_console
-    from retold.store.store import StoreUnavailableError
-
-    async with compose_console(read_settings()) as (store, profiles):
-        try:
-            await store.ping()
-        except StoreUnavailableError as error:
-            raise CommandError(
-                f"the store does not answer ({error})",
-                "check RETOLD_STORE_URL or RETOLD_DATA_DIR; a worker of this version, or `retold dev`, prepares it",
-            ) from error
-        yield store, profiles
-
-
 async def _item(review_id: str) -> ReviewItem | UnreadableReview:
-    async with reading() as (store, profiles):
+    async with opened_store(read_settings()) as (store, profiles):
         found = await store.reviews.item(review_id, utc_now(), assemble=profiles.assemble)
     if found is None:
         raise UnknownReviewError(f"there is no review {review_id}: `retold review list` shows what there is")

@@ -26,6 +26,7 @@ from retold.contracts.stages import (
     ProposedGap,
     ProposedVerdict,
     SearchEntry,
+    Stage,
     StoredAnswer,
 )  # fmt: skip
 from retold.contracts.turn import Principal
@@ -133,6 +134,16 @@ class Generation(Contract):
     completion_tokens: int = 0
     finish_reason: str | None = None
     """Why it stopped, where the model says: `stop`, `length`, ..."""
+
+    def use(self, role: Stage, prompt_version: str | None) -> ModelUse:
+        """This call as a decision notes it: which model, for which stage, under which prompt, at what cost."""
+        return ModelUse(
+            role=role,
+            model=self.model,
+            prompt_version=prompt_version,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+        )
 
 
 class PromptStyle(Protocol):

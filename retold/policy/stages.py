@@ -18,7 +18,6 @@ from retold.contracts.stages import (
     AdmitResult,
     DraftInput,
     DraftResult,
-    ModelUse,
     OpenInput,
     OpenResult,
     PlanInput,
@@ -131,7 +130,7 @@ class GenerateStages:
         with stage_span(Stage.DRAFT, stage.decision_id, limit_ms=stage.limit.limit_ms) as span:
             try:
                 answer = await within(left_ms(stage.limit), self._draft(stage))
-                return DraftResult(text=answer.text, usage=(self._use(Stage.DRAFT, answer),))
+                return DraftResult(text=answer.text, usage=(answer.use(Stage.DRAFT, self.model.style.version),))
             except Exception as error:  # noqa: BLE001 - every failure of a model is an outcome of the stage
                 return DraftResult(failure=span.failed(failure_of(error)))
 
@@ -184,7 +183,7 @@ class GenerateStages:
             text=answer.text,
             applied=tuple(record.ref for record in records),
             gone=gone,
-            usage=(self._use(Stage.REGENERATE, answer),),
+            usage=(answer.use(Stage.REGENERATE, self.model.style.version),),
         )
 
     async def _generate(
@@ -192,15 +191,6 @@ class GenerateStages:
     ) -> Generation:
         messages = self.model.style.render(text, public_context, profile, admitted, self.delimiter())
         return await self.model.generate(messages)
-
-    def _use(self, role: Stage, answer: Generation) -> ModelUse:
-        return ModelUse(
-            role=role,
-            model=answer.model,
-            prompt_version=self.model.style.version,
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ from sqlalchemy import and_, bindparam, insert, or_, select
 from sqlalchemy.orm import Session
 
 from retold.contracts.decision import TurnDecision, TurnRecord
-from retold.contracts.identity import turn_ref
 from retold.contracts.record import RecordId, RecordWrite, TranscriptWrite
 from retold.contracts.turn import Principal
 from retold.policy.forgetting import without_query, without_texts
@@ -156,14 +155,6 @@ class Forgotten:
         if not ref.startswith(_SAID) or (self._everything is None and not self._sessions):
             return False
         return self._session.scalar(select(_turns.c.id).where(_turns.c.id == ref)) is None
-
-
-def turn_refs(principal: Principal, session_id: str, turn_id: str) -> tuple[str, ...]:
-    """The references of every text a turn can have."""
-    return tuple(turn_ref(principal, session_id, turn_id, role) for role in _ROLES)
-
-
-_ROLES = ("user", "tool", "draft", "assistant", "final")
 
 
 def _forgotten_of(session: Session, decision: TurnDecision) -> tuple[bool, bool]:

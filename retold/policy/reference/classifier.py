@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from retold.contracts.activation import ActivationCategory, Applicability, CategoryDecision, StandingText
 from retold.contracts.record import RetrievalCategory
-from retold.contracts.stages import ModelUse, Stage
+from retold.contracts.stages import Stage
 from retold.policy.ports import MalformedReplyError, Message
 from retold.policy.prompts import json_line, new_delimiter, template_version
 from retold.policy.reference.activation_prompts import CLASSIFIER_SYSTEM, CLASSIFIER_USER
@@ -93,15 +93,7 @@ class ReferenceCategoryPolicy:
             rationale=said.why[:_WHY_MAX_CHARS],
             policy=f"{CLASSIFIER}/{self._completion.identity}"[:128],
             policy_version=self.prompt_version,
-            usage=(
-                ModelUse(
-                    role=Stage.CATEGORISE,
-                    model=reply.model,
-                    prompt_version=self.prompt_version,
-                    prompt_tokens=reply.prompt_tokens,
-                    completion_tokens=reply.completion_tokens,
-                ),
-            ),
+            usage=(reply.use(Stage.CATEGORISE, self.prompt_version),),
         )
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from retold.contracts.extraction import PROPOSED_RECORDS_MAX, Extraction, OwnTurn, ProposedRecord
 from retold.contracts.record import RecordType, RetrievalCategory
-from retold.contracts.stages import ModelUse, Stage
+from retold.contracts.stages import Stage
 from retold.policy.activation.evidence import span_of_same_words
 from retold.policy.ports import MalformedReplyError, Message
 from retold.policy.prompts import json_line, new_delimiter, template_version
@@ -108,15 +108,7 @@ class ReferenceExtractor:
             proposals=tuple(_proposal(note, turns) for note in notes),
             extractor=self._name,
             extractor_version=self.prompt_version,
-            usage=(
-                ModelUse(
-                    role=Stage.EXTRACT,
-                    model=reply.model,
-                    prompt_version=self.prompt_version,
-                    prompt_tokens=reply.prompt_tokens,
-                    completion_tokens=reply.completion_tokens,
-                ),
-            ),
+            usage=(reply.use(Stage.EXTRACT, self.prompt_version),),
         )
 
     @property

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, ConfigDict
 
 from retold.contracts.record import MemoryRecord
-from retold.contracts.stages import ModelUse, ProfileBlock, ProposedVerdict, Stage, Verdict
+from retold.contracts.stages import ProfileBlock, ProposedVerdict, Stage, Verdict
 from retold.policy.ports import AdmissionDecision, Message
 from retold.policy.prompts import json_line, new_delimiter, record_date, template_version
 from retold.policy.reference.parsing import read_decision
@@ -103,15 +103,7 @@ class ReferenceJudge:
         return AdmissionDecision(
             admitted=tuple(judgement.admitted),
             verdicts=tuple(ProposedVerdict(id=one.id, verdict=one.verdict) for one in judgement.verdicts),
-            usage=(
-                ModelUse(
-                    role=Stage.ADMIT,
-                    model=reply.model,
-                    prompt_version=self.prompt_version,
-                    prompt_tokens=reply.prompt_tokens,
-                    completion_tokens=reply.completion_tokens,
-                ),
-            ),
+            usage=(reply.use(Stage.ADMIT, self.prompt_version),),
         )
 
 

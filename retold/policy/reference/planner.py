@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from retold.contracts.record import RetrievalCategory
-from retold.contracts.stages import GapCategory, ModelUse, ProfileBlock, ProposedGap, Stage
+from retold.contracts.stages import GapCategory, ProfileBlock, ProposedGap, Stage
 from retold.policy.ports import GapDecision, Message
 from retold.policy.prompts import new_delimiter, template_version
 from retold.policy.reference.parsing import read_decision
@@ -93,13 +93,5 @@ class ReferenceGapPlanner:
         plan = read_decision(reply.text, Plan)
         return GapDecision(
             gaps=tuple(ProposedGap(category=gap.category, query=gap.query) for gap in plan.gaps),
-            usage=(
-                ModelUse(
-                    role=Stage.PLAN,
-                    model=reply.model,
-                    prompt_version=self.prompt_version,
-                    prompt_tokens=reply.prompt_tokens,
-                    completion_tokens=reply.completion_tokens,
-                ),
-            ),
+            usage=(reply.use(Stage.PLAN, self.prompt_version),),
         )
