@@ -6,7 +6,7 @@ Every way to write ends here, so every way to write follows the same rules (`ret
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -193,6 +193,8 @@ class Settling:
             self.effects.note(self.effects.conflicting, cause, row)
         for cause in gone:
             self.effects.note(self.effects.released, cause, row)
+        # What is not settled beside it, because its time is over, names it too.
+        self._no_longer_name(row, gone - members.keys())
 
     def _live_outside(self, rows: Sequence[RecordRow]) -> set[RecordId]:
         """Records of other slots, or of none, that somebody said these disagree with or that suspend them."""
@@ -204,12 +206,18 @@ class Settling:
     def _agree_with_all(self, row: RecordRow) -> None:
         if not row.conflicts_with:
             return
-        for peer in self._changes.rows(col(RecordRow.id).in_(row.conflicts_with)):
+        self._no_longer_name(row, row.conflicts_with)
+        with self._changes.changing(row, "record.conflict_resolved"):
+            _set_conflicts(row, ())
+
+    def _no_longer_name(self, row: RecordRow, peers: Collection[RecordId]) -> None:
+        """A conflict is named by both or by neither: these are not in one with the row any more."""
+        if not peers:
+            return
+        for peer in self._changes.rows(col(RecordRow.id).in_(peers)):
             with self._changes.changing(peer, "record.conflict_resolved"):
                 _set_conflicts(peer, set(peer.conflicts_with) - {row.id})
             self.effects.note(self.effects.released, row.id, peer)
-        with self._changes.changing(row, "record.conflict_resolved"):
-            _set_conflicts(row, ())
 
     def _end_what_the_gone_suspended(self) -> None:
         """Of what was not just settled: somebody had said that the two disagree."""

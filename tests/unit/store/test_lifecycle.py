@@ -318,6 +318,16 @@ async def test_a_conflict_ends_with_the_time_of_one_side(store: Store) -> None:
     assert await holding(store, NOON + DAY) == {"Allergic to nuts"}
 
 
+async def test_a_conflict_that_is_over_is_named_by_neither_when_a_third_statement_comes(store: Store) -> None:
+    """Found by a property: the one whose time was over was not settled beside the others, and went on naming one."""
+    over_soon, open_ended = home("Lives in Zürich", valid_until=NOON + HOUR), home("Lives in Bern", temporary=True)
+    for write in (over_soon, open_ended):
+        await say(store, write.model_copy(update={"created_at": NOON - DAY}), at=NOON)
+    assert all(record.conflicting for record in await store.records(ADA))
+    await say(store, home("Lives in Basel", temporary=True), at=NOON + 2 * HOUR)
+    assert [record.conflicts_with for record in await store.records(ADA)] == [(), (), ()]
+
+
 async def test_statements_of_the_same_moment_about_one_attribute_conflict(store: Store) -> None:
     said = NOON - DAY
     await say(store, home("Lives in Zürich", event_at=said), home("Lives in Bern", event_at=said))

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
@@ -181,10 +180,6 @@ def changes_of(session: Session, record_id: str) -> tuple[int, int]:
     return session.scalar(outbox) or 0, len(versions)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="OPEN DEFECT: some sequences leave a conflict that only one of the two records names; rare, found at random",
-)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(played=steps)
 def test_any_sequence_of_operations_keeps_the_invariants(migrated_file: Path, played: list[Step]) -> None:
