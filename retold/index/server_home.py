@@ -56,7 +56,12 @@ class ServerHome:
         return {**roles, **dict.fromkeys(retired, GenerationRole.RETIRED)}
 
     async def describe(self, name: str) -> Collection | None:
-        info = await self._ask(lambda: self._client.get_collection(name))
+        try:
+            info = await self._ask(lambda: self._client.get_collection(name))
+        except IndexUnavailableError:
+            if name in await self._names():
+                raise
+            return None  # another worker dropped it after it was listed
         return read_description(info.config.metadata or {})
 
     async def create_first(self, embedder: EmbedderIdentity) -> str:

@@ -169,6 +169,17 @@ async def test_several_workers_that_start_at_once_agree_on_the_first(store: Stor
     assert len(set(await asyncio.gather(*(start() for _ in range(4))))) == 1
 
 
+async def test_a_generation_that_was_dropped_after_it_was_listed_says_nothing(make_home: MakeHome) -> None:
+    home = make_home()
+    first = await home.create_first(HashingEmbedder(64, "old").identity)
+    other = await home.create(HashingEmbedder(96, "new").identity)
+    assert await home.describe(other) is not None
+    await home.drop(other)
+    assert await home.describe(other) is None
+    assert await home.describe(first) is not None
+    await home.aclose()
+
+
 async def test_an_index_that_lost_its_points_is_filled_from_the_store(store: Store, tmp_path: Path) -> None:
     """A folder somebody deleted, a server's volume that is gone: nothing is pending, and yet everything is missing."""
     settings = Settings(data_dir=tmp_path)
