@@ -94,7 +94,7 @@ async def test_a_principal_goes_from_everywhere_and_the_neighbours_stay(
         await lived(stack, host, ADA, SAID)
         for number, other in enumerate(NEIGHBOURS):
             await lived(stack, host, other, f"neighbour {number} keeps this", RECORDS)
-        before = {other: len(await executions(stack, other)) for other in NEIGHBOURS}
+        before = {other: set(await executions(stack, other)) for other in NEIGHBOURS}
 
         receipt = await host.forget_principal(ADA, actor="ops", reason="the user asked")
 
@@ -110,7 +110,8 @@ async def test_a_principal_goes_from_everywhere_and_the_neighbours_stay(
         for other in NEIGHBOURS:
             assert len(await stack.adapters.store.records(other)) == RECORDS
             assert await stack.adapters.index.count(other) == RECORDS
-            assert len(await executions(stack, other)) == before[other]
+            # None of theirs is gone; what they said meanwhile may have been read and evaluated.
+            assert before[other] <= set(await executions(stack, other))
         again = await host.forget_principal(ADA, actor="ops", reason="the user asked twice")
         assert again.receipt_id != receipt.receipt_id
         assert removed(again)[Surface.RECORDS] == removed(again)[Surface.CLOSED_WORKFLOWS] == 0

@@ -74,7 +74,7 @@ async def test_another_process_that_never_ends_its_write_is_an_error_that_can_be
     await store.close()
 
 
-async def test_calls_abandoned_at_any_moment_are_whole_or_absent_and_block_nobody(store: Store) -> None:
+async def test_calls_abandoned_at_any_moment_are_whole_or_absent_and_block_nobody(store: Store, engine: Engine) -> None:
     chance = random.Random(7)
 
     async def abandoned(number: int) -> None:
@@ -86,6 +86,8 @@ async def test_calls_abandoned_at_any_moment_are_whole_or_absent_and_block_nobod
 
     await asyncio.gather(*(abandoned(number) for number in range(60)))
     await store.import_lines(ADA, [RecordWrite(text="the last word")], actor="host", at=NOON)
+    await store.close()  # lets what has begun end: on PostgreSQL abandoned writers go on beside the last one
+    store = Store(engine)
     texts = [record.text for record in await store.records(ADA)]
     assert "the last word" in texts
     assert (len(texts) - 1) % 3 == 0
