@@ -52,9 +52,6 @@ class Settled:
     conflicts_with: frozenset[str] = frozenset()
 
 
-HOLDS = Settled()
-
-
 def has_slot(type: RecordType, attribute: str | None) -> bool:
     """Does a record of this kind hold a value that another may replace? An episode happened, whatever happens later."""
     return attribute is not None and type is not RecordType.EPISODIC
