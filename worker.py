@@ -47,6 +47,7 @@ from retold.client import open_client, prepare_review_attributes
 from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
+from retold.ending import end_process
 from retold.index.following import follow_outbox
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
@@ -376,4 +377,4 @@ if __name__ == "__main__":
     configured = Settings()
     log_as_json(with_exception_messages=configured.capture_text)
     asyncio.run(serve(configured))
-    gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
+    end_process(0)

@@ -10,7 +10,6 @@ Every execution of a port is a line in the execution log before anything else ha
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -33,6 +32,7 @@ from retold.contracts.decision import TurnRecord
 from retold.contracts.record import MemoryRecord
 from retold.contracts.stages import Candidate, ProfileBlock, ProposedGap, ProposedVerdict, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
+from retold.ending import end_process
 from retold.policy.blocking import BlockingPool
 from retold.policy.bundles import BundleRegistry, bundle_components, certify
 from retold.policy.ports import (
@@ -228,4 +228,4 @@ def _obey(told: Callable[[], object]) -> None:
 
 if __name__ == "__main__":
     asyncio.run(serve(Orders.model_validate_json(sys.argv[1])))
-    gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
+    end_process(0)

@@ -12,7 +12,6 @@ Arrivals are counted from when they were due: a generator that falls behind make
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import sys
@@ -31,6 +30,7 @@ from retold.client.tracing import install_tracing
 from retold.contracts._base import Contract
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.turn import Durability, Principal, TurnOptions, TurnRequest
+from retold.ending import end_process
 
 TURNS_A_SESSION = 10
 RAMP_S = 1.0
@@ -188,4 +188,4 @@ async def generate(orders: Orders) -> None:
 
 if __name__ == "__main__":
     asyncio.run(generate(Orders.model_validate_json(sys.argv[1])))
-    gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
+    end_process(0)

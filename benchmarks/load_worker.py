@@ -10,7 +10,6 @@ SIGTERM or when its stdin ends.
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import os
 import random
@@ -32,6 +31,7 @@ from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.contracts._base import Contract
 from retold.contracts.record import MemoryRecord
+from retold.ending import end_process
 from retold.index.edge import EdgeIndex
 from retold.index.indexer import Indexer, OneIndex
 from retold.models.embedding.hashing import HashingEmbedder
@@ -163,4 +163,4 @@ def resident_mb(pid: int, proc: Path = Path("/proc")) -> float:
 
 if __name__ == "__main__":
     asyncio.run(serve(Orders.model_validate_json(sys.argv[1])))
-    gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
+    end_process(0)

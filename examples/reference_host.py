@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from retold.client import FallbackResult, Host, HostGeneration, Principal, RetoldError, connect
 from retold.contracts.turn import TurnRequest
+from retold.ending import end_process
 
 DEADLINE_MS = 60_000
 """How long a user waits at most, whatever is wrong."""
@@ -100,3 +101,4 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
+    end_process(0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -141,3 +142,6 @@ if __name__ == "__main__":
     options.add_argument("--takes-ms", type=int, default=0, help="pretend that the model takes this long")
     chosen = options.parse_args()
     asyncio.run(serve(chosen.task_queue, QuotingModel(chosen.takes_ms)))
+    # Everything is done. A thread of the SDK's core that is still leaving a callback while the interpreter finalises
+    # would abort the process, and a polite end would look like a crash (temporalio/sdk-python issue 300).
+    os._exit(0)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
+
+from retold.ending import end_process
 
 _NEEDED = ("typer", "rich")
+
+
+def command() -> NoReturn:
+    """The command as a process of its own: `main` with the arguments of the process, whose end it is."""
+    end_process(main())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

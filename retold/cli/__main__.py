@@ -1,5 +1,5 @@
 """`python -m retold.cli`: the command, where its script is not on the path."""
 
-from retold.cli import main
+from retold.cli import command
 
-raise SystemExit(main())
+command()

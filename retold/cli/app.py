@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -188,14 +187,6 @@ app.command("demo-real")(demo_real)
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. An error is one sentence on stderr."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        return _run(arguments)
-    finally:
-        # The SDK's native threads and a finalising interpreter do not get along: let go of clients before.
-        gc.collect()
-
-
-def _run(arguments: Sequence[str] | None) -> int:
     try:
         # Not `app(...)`: that installs an exception hook and marks exceptions that cannot be marked.
         get_command(app)(args=arguments, prog_name="retold")

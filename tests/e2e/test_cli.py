@@ -21,7 +21,7 @@ from retold.cli import main
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCENARIO = CHECKOUT / "examples" / "scenario"
-COMMAND = [sys.executable, "-c", "import sys; from retold.cli import main; sys.exit(main())"]
+COMMAND = [sys.executable, "-m", "retold.cli"]
 TOVE = ("--tenant", "harbour", "--user", "tove")
 RUBEN = ("--tenant", "harbour", "--user", "ruben")
 PATIENCE_S = 30

@@ -7,7 +7,6 @@ longer replays is a turn in flight that the next deployment would break.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from retold.client import Host, RetoldError, plugins
 from retold.client.tracing import install_tracing
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.turn import Durability, TurnOptions
+from retold.ending import end_process
 from retold.policy.recording import TurnRecorder
 from retold.settings import WorkerSettings
 from tests.cases import CASES, SERVED, Case
@@ -83,4 +83,4 @@ def _without_traces(value: Any) -> Any:
 
 if __name__ == "__main__":
     asyncio.run(record_all())
-    gc.collect()
+    end_process(0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import tempfile
 from dataclasses import dataclass
@@ -51,6 +50,7 @@ from retold.contracts.review import Resolution
 from retold.contracts.switches import SwitchChange, SwitchName
 from retold.contracts.turn import Principal
 from retold.credentials import ReviewerCredential
+from retold.ending import end_process
 from retold.policy.orchestrator import UtilityAwareOrchestrator
 from retold.policy.recording import TurnRecorder
 from retold.settings import Settings
@@ -192,4 +192,4 @@ async def _a_turn() -> TurnRecord:
 
 if __name__ == "__main__":
     asyncio.run(record_all())
-    gc.collect()
+    end_process(0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ from retold.client import DecisionRefusedError, plugins, register_review_attribu
 from retold.client.tracing import install_tracing
 from retold.contracts.review import Resolution, Review
 from retold.credentials import ReviewerCredential
+from retold.ending import end_process
 from retold.policy.limits import utc_now
 from tests.conftest import TEMPORAL
 from tests.integration.reviewing import Desk, review_desk
@@ -87,4 +87,4 @@ async def _record(environment: WorkflowEnvironment, name: str, live: Callable[[D
 
 if __name__ == "__main__":
     asyncio.run(record_all())
-    gc.collect()
+    end_process(0)

@@ -204,7 +204,7 @@ def test_a_mistake_of_ours_is_no_traceback_unless_asked_for(retold: Retold, monk
 
 def test_a_reader_that_has_had_enough_is_no_error_message() -> None:
     """`retold schema | head -1`: more output than a pipe holds, and nobody reads it."""
-    command = [sys.executable, "-c", "import sys; from retold.cli import main; sys.exit(main(['schema']))"]
+    command = [sys.executable, "-m", "retold.cli", "schema"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         os.read(process.stdout.fileno(), 10)
