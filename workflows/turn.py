@@ -67,6 +67,9 @@ OPEN_LIMIT = timedelta(seconds=10)
 """Above the longest profile timeout there can be, which `open` enforces itself."""
 TURN_LIMIT = timedelta(hours=1)
 """Above all that the limits of a turn's stages can add up to; its execution timeout ends it sooner."""
+HANDED_OUT_AGAIN = 6
+"""Events before a first task that another worker had: start, scheduled, started, timed out or failed, and the latter
+two once more. A cancellation that came before any worker makes four."""
 RECORD_LIMIT = timedelta(minutes=1)
 """Of one attempt. A turn is not over before its record is somewhere durable, so there is always another."""
 NEVER_RETRIED = ["PayloadsTooLarge", names.SESSION_OWNED_BY_ANOTHER]
@@ -92,8 +95,7 @@ class TurnWorkflow:
         start = TurnStart(
             started_at=info.workflow_start_time,
             late_by_ms=max(0.0, late_by / timedelta(milliseconds=1)),
-            # A first task that ran this late was most likely handed out before, to a worker that died with it.
-            redelivered=late_by >= (info.task_timeout or timedelta(seconds=10)),
+            redelivered=info.get_current_history_length() >= HANDED_OUT_AGAIN,
             trace_id=trace_id,
             span_id=span_id,
         )

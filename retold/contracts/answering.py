@@ -12,8 +12,9 @@ class TurnStart(Contract):
 
     started_at: UtcTime
     late_by_ms: Milliseconds = 0.0
+    """How long the turn waited for the worker that has it now."""
     redelivered: bool = False
-    """The turn is being repeated because the worker that had it died."""
+    """The turn is being repeated because the worker that had it died or was stopped."""
     given_up: bool = False
     """The host gave up before this attempt began. It is recorded so, unless an earlier attempt has an answer."""
     trace_id: str | None = None

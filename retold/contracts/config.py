@@ -50,6 +50,9 @@ class UtilityAwareConfig(Contract):
     regeneration_timeout_ms: StageTimeoutMs = 30_000
     latency_budget_ms: BudgetMs = None
     """Default per-turn budget in milliseconds; None: per-stage timeouts only."""
+    shed_after_ms: Annotated[int, Field(strict=True, ge=1, le=600_000)] | None = 1_000
+    """A turn that no worker took for this long goes out as its draft, whatever its budget: workers are overloaded, and
+    a draft costs less than half of what memory does. None: however late, a turn gets everything."""
     bundle: dict[str, JsonValue] = {}
     """Planner, judge, classifier, taxonomy, inventory builder, retrieval hash: what a fitness result is about."""
 

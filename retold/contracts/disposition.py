@@ -65,6 +65,7 @@ class Reason(StrEnum):
     BEFORE_RETRIEVAL = "before_retrieval"
     BEFORE_ADMISSION = "before_admission"
     REDELIVERED_LATE = "redelivered_late"
+    OVERLOADED = "overloaded"
     # admitted_not_applied
     BUDGET_EXHAUSTED = "budget_exhausted"
     REGENERATION_CUT_OFF = "regeneration_cut_off"
@@ -98,7 +99,7 @@ TABLE: dict[Disposition, frozenset[Reason]] = {
     _D.BASELINE_BUDGET_EXHAUSTED: frozenset(
         {
             _R.BUDGET_ZERO, _R.PLANNER_CUT_OFF, _R.RETRIEVAL_CUT_OFF, _R.JUDGE_CUT_OFF,
-            _R.BEFORE_RETRIEVAL, _R.BEFORE_ADMISSION, _R.REDELIVERED_LATE,
+            _R.BEFORE_RETRIEVAL, _R.BEFORE_ADMISSION, _R.REDELIVERED_LATE, _R.OVERLOADED,
         }
     ),
     _D.ADMITTED_NOT_APPLIED: frozenset({_R.BUDGET_EXHAUSTED, _R.REGENERATION_CUT_OFF}),

@@ -36,8 +36,9 @@ PATH_REVISION = 1
 DECLARED_RETRIEVAL = "retrieval_config_sha256"
 """Key of `UtilityAwareConfig.bundle` under which a host claims what it retrieves with."""
 
-_SWITCHES = frozenset({"shadow", "profile_enabled"})
-"""Fields of the configuration that are no components. Any other, also one added later, makes a new bundle."""
+_SWITCHES = frozenset({"shadow", "profile_enabled", "shed_after_ms"})
+"""Fields of the configuration that are no components: they can only take away. Any other, also one added later, makes
+a new bundle."""
 
 
 class BundleNotApprovedError(RuntimeError):

@@ -129,6 +129,9 @@ class TurnBooks:
             return outcome(D.BASELINE_BUDGET_EXHAUSTED, R.BUDGET_ZERO)
         if self.start.redelivered and budget is not None and self.start.late_by_ms > budget:
             return outcome(D.BASELINE_BUDGET_EXHAUSTED, R.REDELIVERED_LATE)
+        shed_after = self.opened.config.shed_after_ms
+        if not self.start.redelivered and shed_after is not None and self.start.late_by_ms > shed_after:
+            return outcome(D.BASELINE_BUDGET_EXHAUSTED, R.OVERLOADED)
         if self.inventory == ():
             return outcome(D.BASELINE_NO_CANDIDATES, R.INVENTORY_EMPTY)
         return None

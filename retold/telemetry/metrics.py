@@ -122,7 +122,7 @@ REDELIVERED = Instrument(
     name="retold.turn.redelivered",
     kind="counter",
     unit="{turn}",
-    meaning="turns that began again because a worker died, or that waited two seconds for any worker",
+    meaning="turns that began again because a worker died or was stopped",
     alert="RetoldTurnsRedelivered",
 )
 RECORDED_LATE = Instrument(

@@ -217,6 +217,29 @@ async def test_giving_up_a_turn_that_another_attempt_has_answered_gets_that_answ
     }
 
 
+@pytest.mark.parametrize("budget_ms", [None, 60_000])
+@pytest.mark.parametrize(
+    ("shed_after_ms", "late_by_ms", "redelivered", "reason"),
+    [
+        (1_000, 1_000, False, Reason.ADMITTED),
+        (1_000, 1_001, False, Reason.OVERLOADED),
+        (None, 9_000, False, Reason.ADMITTED),
+        (1_000, 9_000, True, Reason.ADMITTED),  # a dead worker's turn: nobody is overloaded
+    ],
+)
+async def test_a_turn_that_waited_too_long_for_a_worker_goes_out_as_its_draft(
+    budget_ms: int | None, shed_after_ms: int | None, late_by_ms: float, redelivered: bool, reason: Reason
+) -> None:
+    script = SERVED.with_config(shed_after_ms=shed_after_ms).with_budget(budget_ms)
+    stack = scripted(script)
+    start = TurnStart(started_at=NOW, late_by_ms=late_by_ms, redelivered=redelivered)
+    result = await run_turn(request(script), start, InProcessStages(stack.bodies, TurnRecorder(stack.store).try_record))
+    assert stack.decision.reason is reason
+    assert (result.answer == DRAFT) == (reason is Reason.OVERLOADED)
+    assert ("plan" in stack.called.ports) == (reason is Reason.ADMITTED)
+    assert (await replay(stack.decision)).reason is reason
+
+
 class Refusing:
     """Refuses a record twice, then takes it."""
 

@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
     "latency_budget_ms": 2_000,
     "bundle": {"classifier": "none"},
 }
-SWITCHES: dict[str, Any] = {"shadow": True, "profile_enabled": False}
+SWITCHES: dict[str, Any] = {"shadow": True, "profile_enabled": False, "shed_after_ms": 500}
 POLICY_CHANGES: dict[str, Any] = {
     "planner": "local-planner/2",
     "judge": "local-judge/2",
