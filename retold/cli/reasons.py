@@ -61,7 +61,7 @@ _BUDGET_EXHAUSTED = {
     R.BEFORE_RETRIEVAL: "The budget was used up before the search could start, so the draft went out on time.",
     R.BEFORE_ADMISSION: "The budget was used up before the judge could be asked, so the draft went out on time.",
     R.REDELIVERED_LATE: "A worker died during this turn, and its budget was gone when another one took over.",
-    R.OVERLOADED: "Workers had more turns than they could take, so this one went out as its draft without more waiting.",
+    R.OVERLOADED: "Workers had more turns than they could take, so this one went out as its draft at once.",
 }
 
 _NOT_APPLIED = {
