@@ -49,6 +49,7 @@ from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
 from retold.ending import end_process
 from retold.index.following import follow_outbox
+from retold.policy.permits import MemoryPermits
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.readiness import Readiness, index_answers, switches_are_fresh
@@ -87,6 +88,12 @@ from workflows.turn import TurnWorkflow
 from workflows.versioning import VersionedRunner
 
 logger = logging.getLogger(__name__)
+
+DRAFTS_A_TURN = 3
+"""Turns a worker takes at once, for each that may have memory: those above are overload and go out as drafts."""
+WORKFLOW_TASK_POLLS, STICKY_POLLS = 5, 2
+"""A poll holds a slot while it waits. Of the SDK's five polls four are for sticky queues, which a turn answered in one
+activity never has: four slots would stand empty while turns wait."""
 
 OBSERVE_EVERY_S = 10.0
 SWEEP_EVERY = timedelta(minutes=1)
@@ -142,7 +149,7 @@ def turn_worker(
         task_queue=task_queue,
         workflows=TURN_WORKFLOWS,
         activities=[
-            *AnsweringActivities(bodies, recorder, later).get_activities(),
+            *AnsweringActivities(bodies, recorder, later, MemoryPermits(settings.concurrent_turns)).get_activities(),
             *OpeningActivities(bodies.open).get_activities(),
             *GenerationActivities(bodies.generate).get_activities(),
             *PlanningActivities(bodies.plan).get_activities(),
@@ -151,7 +158,9 @@ def turn_worker(
             *RecordingActivities(recorder, later).get_activities(),
         ],
         workflow_runner=runner_of(settings, sandboxed=sandboxed),
-        max_concurrent_workflow_tasks=settings.concurrent_turns,
+        max_concurrent_workflow_tasks=DRAFTS_A_TURN * settings.concurrent_turns + STICKY_POLLS,
+        max_concurrent_workflow_task_polls=WORKFLOW_TASK_POLLS,
+        nonsticky_to_sticky_poll_ratio=1 - STICKY_POLLS / WORKFLOW_TASK_POLLS,
         max_concurrent_local_activities=4 * settings.concurrent_turns,
         max_concurrent_activities=4 * settings.concurrent_turns,
         # A worker that died is noticed by its sticky queue; 10 s of default is a long time for somebody who waits.

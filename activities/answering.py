@@ -18,10 +18,11 @@ from retold.contracts import names
 from retold.contracts.answering import AnswerInput, AnswerResult
 from retold.contracts.decision import TurnRecord
 from retold.contracts.recording import RecordResult
-from retold.contracts.stages import OpenInput, OpenResult
+from retold.contracts.stages import DraftInput, DraftResult, OpenInput, OpenResult, PlanInput, PlanResult
 from retold.contracts.turn import Durability
 from retold.policy.driver import turn_failure
-from retold.policy.in_process import InProcessStages
+from retold.policy.in_process import InProcessStages, RunningTask
+from retold.policy.permits import MemoryPermits
 from retold.policy.recording import LateRecords, TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.policy.utility_aware import run_turn
@@ -33,6 +34,7 @@ class AnsweringActivities:
     bodies: TurnStageBodies
     recorder: TurnRecorder
     later: LateRecords
+    permits: MemoryPermits
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
         return [self.answer_turn]
@@ -50,8 +52,9 @@ class AnsweringActivities:
             return await answering
 
     async def _answer(self, asked: AnswerInput) -> AnswerResult:
+        stages = _OnOneWorker(self.bodies, self._record, permits=self.permits)
         try:
-            result = await run_turn(asked.request, asked.start, _OrOnlyOpened(self.bodies, self._record))
+            result = await run_turn(asked.request, asked.start, stages)
         except _BelongsInStage as only:
             return AnswerResult(opened=only.opened)
         except asyncio.CancelledError:
@@ -61,6 +64,8 @@ class AnsweringActivities:
             if failure.type == names.MISTAKE:
                 activity.logger.exception("the turn's algorithm failed")
             return AnswerResult(failure=failure)
+        finally:
+            stages.give_permit_back()
         return AnswerResult(result=result)
 
     async def _record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
@@ -76,11 +81,14 @@ class _BelongsInStage(Exception):
         self.opened = opened
 
 
-@dataclass
-class _OrOnlyOpened(InProcessStages):
-    """The stages in this process, unless the turn does not belong in one."""
+@dataclass(kw_only=True)
+class _OnOneWorker(InProcessStages):
+    """The stages in this process, unless the turn does not belong in one; memory as far as there are permits."""
 
+    permits: MemoryPermits
     opened: OpenResult | None = None
+    draft: RunningTask[DraftResult] | None = None
+    has_permit: bool = False
 
     async def open(self, stage: OpenInput) -> OpenResult:
         self.opened = await super().open(stage)
@@ -90,6 +98,23 @@ class _OrOnlyOpened(InProcessStages):
         if durability is Durability.STAGE:
             assert self.opened is not None, "the durability is chosen by what was opened"
             raise _BelongsInStage(self.opened)
+
+    def start_draft(self, stage: DraftInput) -> RunningTask[DraftResult]:
+        self.draft = super().start_draft(stage)
+        return self.draft
+
+    def start_plan(self, stage: PlanInput) -> RunningTask[PlanResult]:
+        return RunningTask(self._planned(stage), self.elapsed_ms)
+
+    async def _planned(self, stage: PlanInput) -> PlanResult:
+        assert self.draft is not None, "a plan is for the gaps of a draft"
+        self.has_permit = await self.permits.taken(before=self.draft.task)
+        return await self.bodies.plan(stage) if self.has_permit else PlanResult(overloaded=True)
+
+    def give_permit_back(self) -> None:
+        if self.has_permit:
+            self.has_permit = False
+            self.permits.give_back()
 
 
 def _worker_is_going() -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.load_generator import Outcome
 from benchmarks.measures import quantile
 from retold.contracts.decision import TurnDecision
+from retold.contracts.disposition import Reason
 from retold.contracts.stages import Stage
 
 Json = dict[str, Any]
@@ -62,6 +63,11 @@ class Ended:
         return (self.outcome.ended_at - began.timestamp()) * 1000 - drafted - self.outcome.budget_ms
 
 
+def shed(outcome: Outcome) -> bool:
+    """Whether this turn went out as its draft because workers had too many."""
+    return outcome.reason == Reason.OVERLOADED
+
+
 def _drafted_ms(row: TurnDecision) -> float | None:
     return next((timing.ended_ms for timing in row.timings if timing.stage is Stage.DRAFT), None)
 
@@ -76,6 +82,7 @@ def phase_report(turns: Sequence[Ended], seconds: float) -> Json:
         "errors": dict(Counter(turn.outcome.error for turn in turns if not turn.answered)),
         "generator_behind_ms": _quantiles((turn.outcome.sent_at - turn.outcome.due_at) * 1000 for turn in turns),
         "waited_ms": _quantiles(turn.waited_ms for turn in answered),
+        "shed": sum(shed(turn.outcome) for turn in answered),
         "recorded_late": sum(not turn.outcome.recorded for turn in answered),
         "by_budget": {
             _named(budget): _class_report([turn for turn in turns if turn.outcome.budget_ms == budget])

@@ -41,8 +41,9 @@ class WorkerSettings(Contract):
     lifecycle_queue: str = names.LIFECYCLE_QUEUE
     operations_queue: str = names.OPERATIONS_QUEUE
     concurrent_turns: Annotated[int, Field(ge=1, le=4096)] = 32
-    """Turns that may be in flight on one worker; local activities get four slots a turn. More than its cores can
-    carry makes turns outlive their workflow task, and then they run twice: the others wait with the server."""
+    """Turns that may have memory at work on one worker at the same time. It takes three times as many; those above go
+    out as their drafts, reason `overloaded`, and still more wait with the server. More than its cores can carry makes
+    turns outlive their workflow task, and then they run twice."""
     concurrent_operations: Annotated[int, Field(ge=1, le=256)] = 8
     blocking_threads: Annotated[int, Field(ge=1, le=1024)] = 32
     """Threads for policies that block. One that never returns keeps its thread; none is queued behind it."""

@@ -36,7 +36,9 @@ from retold.policy.stages import TurnStageBodies
 ResultT = TypeVar("ResultT")
 
 
-class _RunningTask(Generic[ResultT]):
+class RunningTask(Generic[ResultT]):
+    """A stage that runs as a task of this process."""
+
     def __init__(self, body: Coroutine[Any, Any, ResultT], elapsed_ms: Callable[[], float]) -> None:
         self.finished_ms: float | None = None
         self._task = asyncio.ensure_future(body)
@@ -55,6 +57,10 @@ class _RunningTask(Generic[ResultT]):
 
     def __await__(self) -> Generator[Any, None, ResultT]:
         return self._task.__await__()
+
+    @property
+    def task(self) -> asyncio.Future[ResultT]:
+        return self._task
 
     def _note_end(self, _: asyncio.Task[ResultT]) -> None:
         self.finished_ms = self._elapsed_ms()
@@ -78,11 +84,11 @@ class InProcessStages:
     async def open(self, stage: OpenInput) -> OpenResult:
         return await self.bodies.open(stage)
 
-    def start_draft(self, stage: DraftInput) -> _RunningTask[DraftResult]:
-        return _RunningTask(self.bodies.generate.draft(stage), self.elapsed_ms)
+    def start_draft(self, stage: DraftInput) -> RunningTask[DraftResult]:
+        return RunningTask(self.bodies.generate.draft(stage), self.elapsed_ms)
 
-    def start_plan(self, stage: PlanInput) -> _RunningTask[PlanResult]:
-        return _RunningTask(self.bodies.plan(stage), self.elapsed_ms)
+    def start_plan(self, stage: PlanInput) -> RunningTask[PlanResult]:
+        return RunningTask(self.bodies.plan(stage), self.elapsed_ms)
 
     async def before_deadline(self, plan: Any, limit: Limit) -> bool:
         return bool(await plan.settled(limit.limit_ms))

@@ -195,6 +195,9 @@ class _Turn(TurnBooks):
         if result.failure is not None:
             self.outcome = _policy_failure("planner", result.failure)
             return
+        if result.overloaded:
+            self.outcome = outcome(D.BASELINE_BUDGET_EXHAUSTED, R.OVERLOADED)
+            return
         try:
             self.gaps, self.gaps_dropped = clean_gaps(result.gaps, max_gaps=self.opened.config.max_gaps)
         except MalformedError:

@@ -23,6 +23,7 @@ from retold.contracts.stages import StoredAnswer
 from retold.contracts.turn import Durability, TurnOptions
 from retold.policy.driver import TurnStart
 from retold.policy.in_process import InProcessStages
+from retold.policy.permits import MemoryPermits
 from retold.policy.recording import TurnRecorder
 from retold.policy.utility_aware import run_turn
 from tests.cases import SERVED
@@ -77,7 +78,9 @@ async def test_only_a_host_can_give_up_a_turn_a_worker_that_goes_leaves_it_to_th
     stack = scripted(script)
     asked = AnswerInput(request=request(script), start=TurnStart(started_at=NOW))
     environment = ActivityEnvironment()
-    answering = AnsweringActivities(stack.bodies, TurnRecorder(stack.store), later=NobodyTakes())
+    answering = AnsweringActivities(
+        stack.bodies, TurnRecorder(stack.store), later=NobodyTakes(), permits=MemoryPermits(1)
+    )
     turn = asyncio.create_task(environment.run(answering.answer_turn, asked))
     while "draft" not in stack.called.ports:
         await asyncio.sleep(0.01)
