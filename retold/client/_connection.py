@@ -29,6 +29,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.runtime import Runtime
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from retold.client._answers_here import AnswersHere
 from retold.client.encryption import EncryptingCodec, KeyRing, key_ring_from_environment
 
 DEFAULT_ADDRESS = "localhost:7233"
@@ -54,7 +55,7 @@ def retold_plugin(ring: KeyRing | None = None) -> SimplePlugin:
     return SimplePlugin(
         "retold",
         data_converter=converter,
-        interceptors=[_BaggageStaysHere()],
+        interceptors=[_BaggageStaysHere(), AnswersHere()],
         workflow_runner=lambda runner: _with_passthrough(runner),
     )
 

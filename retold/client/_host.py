@@ -16,6 +16,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from retold.client._answers_here import answers_here, first_answer
 from retold.client._connection import open_client
 from retold.client._errors import (
     InvalidTurnError,
@@ -109,6 +110,7 @@ class Host:
         self.client = client
         self.records = Records(client, task_queue=lifecycle_queue)
         """What is remembered about principals: change it, read it."""
+        self._answers = answers_here(client)
         self._task_queue = task_queue
         self._operations_queue = operations_queue
         self._fallback = fallback
@@ -271,14 +273,15 @@ class Host:
             raise out_of_reach(error) from error
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
-        try:
-            handle = await self._start(request)
-        except (RPCError, RuntimeError) as error:
-            return await self._fall_back(request, out_of_reach(error))
-        try:
-            result = await handle.result()
-        except WorkflowFailureError as failure:
-            raise from_failure(failure) from failure
+        with self._answers.awaited(turn_workflow_id(request.principal, request.session_id, request.turn_id)) as here:
+            try:
+                handle = await self._start(request)
+            except (RPCError, RuntimeError) as error:
+                return await self._fall_back(request, out_of_reach(error))
+            try:
+                result = await first_answer(handle, here)
+            except WorkflowFailureError as failure:
+                raise from_failure(failure) from failure
         if result.request_digest != request_digest(request):
             raise TurnConflictError(f"turn {request.turn_id!r} was already sent with another text or public context")
         return result

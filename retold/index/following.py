@@ -42,10 +42,11 @@ async def follow_outbox(
     while True:
         now = utc_now()
         try:
-            await indexer.drain()
             if tidied is None or now - tidied >= TIDY_EVERY:
+                # First: a worker that cannot follow still answers from its generation, and must be heard of.
                 tidied = now
                 await _tidy(live, readers, worker, now)
+            await indexer.drain()
             complained = ""
         except Exception as error:  # noqa: BLE001 - it must go on, whatever the store, index or embedder has
             # Once for each new trouble: an index that is away for an hour is one line, not seven hundred.
