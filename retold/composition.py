@@ -1,7 +1,6 @@
 """Builds every adapter from settings, in one place: for the worker, the in-process driver, the console and tests.
 
-Optional parts (the models in wheels, hosted models, a Qdrant server) are imported where they are chosen, so that a
-deployment needs to install only what it uses.
+What is optional is imported where it is chosen, so that a deployment needs to install only what it uses.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from retold import roles
 from retold.contracts.forgetting import ForgetArchive
 from retold.contracts.operations import Deployment
 from retold.contracts.stages import Stage
@@ -28,7 +28,6 @@ from retold.policy.limits import utc_now
 from retold.policy.ports import AdmissionPolicy, Embedder, GapPolicy, ServingModel
 from retold.policy.profile import ProfileAssembler, estimated_tokens
 from retold.policy.recording import TurnRecorder
-from retold.policy.reference.port import StructuredCompletion
 from retold.policy.stages import (
     AdmitStage,
     GenerateStages,
@@ -39,14 +38,14 @@ from retold.policy.stages import (
 )
 from retold.policy.switches import SwitchBoard
 from retold.retrieval.pipeline import Retriever
-from retold.settings import EmbedderSettings, ModelRole, ReviewSettings, Settings
+from retold.settings import ModelRole, ReviewSettings, Settings
 from retold.store.activations import ReviewTerms
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.records import INVENTORY_BUILDER
 from retold.store.store import Store
 from retold.telemetry.metrics import Price, observe_turn, watch_blocking_threads
-from retold.telemetry.traced import TracedCompletion, TracedEmbedder, TracedSearch, TracedServingModel
+from retold.telemetry.traced import TracedSearch, TracedServingModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,19 +104,19 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
     async with AsyncExitStack() as stack:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = await _store(settings, stack)
-        index = await _index(settings, store, await _embedders(settings, stack), stack)
+        index = await _index(settings, store, await roles.embedders(settings, stack), stack)
         embedder = index.embedder
         pool = BlockingPool(max_threads=settings.worker.blocking_threads, name="policy")
         stack.callback(pool.close)
         watch_blocking_threads(pool, "policy")
         serving = TracedServingModel(
-            await _serving(settings.serving, stack), settings.serving.provider, settings.capture_text
+            await roles.serving_model(settings.serving, stack), settings.serving.provider, settings.capture_text
         )
         text = settings.capture_text
-        planner = _planner(settings.planner, embedder, stack, text)
-        judge = await _judge(settings.judge, embedder, stack, text)
-        classifier = _classifier(settings.classifier, stack, text)
-        extractor = _extractor(settings.extractor, stack, text)
+        planner = roles.planner(settings.planner, embedder, stack, text)
+        judge = await roles.judge(settings.judge, embedder, stack, text)
+        classifier = roles.classifier(settings.classifier, stack, text)
+        extractor = roles.extractor(settings.extractor, stack, text)
         searched = TracedSearch(index, settings.qdrant_collection)
         retriever = Retriever(searched, embedder, store, settings.retrieval)
         indexer = Indexer(store, index)
@@ -162,13 +161,12 @@ async def compose(settings: Settings) -> AsyncIterator[Adapters]:
         )
 
 
-PRICES = {"usd_per_million_input_tokens", "usd_per_million_output_tokens"}
-NOT_OF_THE_BUNDLE = {"api_key", *PRICES}
+NOT_OF_THE_BUNDLE = {"api_key", *roles.PRICES}
 """Of a role's settings: what changes nothing that is decided."""
 
 
 def _prices(settings: Settings) -> dict[Stage, Price]:
-    roles = {
+    paid = {
         Stage.DRAFT: settings.serving,
         Stage.REGENERATE: settings.serving,
         Stage.PLAN: settings.planner,
@@ -176,7 +174,7 @@ def _prices(settings: Settings) -> dict[Stage, Price]:
     }
     return {
         stage: Price(role.usd_per_million_input_tokens, role.usd_per_million_output_tokens)
-        for stage, role in roles.items()
+        for stage, role in paid.items()
         if role.usd_per_million_input_tokens is not None and role.usd_per_million_output_tokens is not None
     }
 
@@ -185,7 +183,7 @@ def _identities(
     settings: Settings, serving: ServingModel, planner: GapPolicy, judge: AdmissionPolicy, embedder: Embedder
 ) -> PolicyIdentities:
     """Who decides and answers here, as part of the bundle's hash."""
-    roles = {"serving": settings.serving, "planner": settings.planner, "judge": settings.judge}
+    deciding = {"serving": settings.serving, "planner": settings.planner, "judge": settings.judge}
     prompts = {
         "serving": serving.style.version,
         "planner": getattr(planner, "prompt_version", None),
@@ -200,7 +198,7 @@ def _identities(
         prompts={role: version for role, version in prompts.items() if version is not None},
         model_settings={
             role: model.model_dump(mode="json", exclude=NOT_OF_THE_BUNDLE)
-            for role, model in roles.items()
+            for role, model in deciding.items()
             if not model.is_local
         },
     )
@@ -287,40 +285,6 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
     return store
 
 
-async def _embedders(settings: Settings, stack: AsyncExitStack) -> list[Embedder]:
-    """The configured one, and the one the index is or was built anew for."""
-    wanted = [settings.embedder, *([] if settings.next_embedder is None else [settings.next_embedder])]
-    return [
-        TracedEmbedder(await _embedder(each, stack), "openai" if each.kind == "openai" else "local") for each in wanted
-    ]
-
-
-async def _embedder(settings: EmbedderSettings, stack: AsyncExitStack) -> Embedder:
-    match settings.kind:
-        case "minilm":
-            from retold.models.embedding.minilm import MiniLmEmbedder
-
-            minilm = MiniLmEmbedder.load()
-            stack.push_async_callback(minilm.aclose)
-            return minilm
-        case "openai":
-            from retold.models.embedding.hosted import HostedEmbedder
-
-            assert settings.base_url is not None, "the settings refuse an endpoint without an address"
-            hosted = await HostedEmbedder.connect(
-                base_url=settings.base_url,
-                model=settings.model,
-                api_key=settings.api_key.get_secret_value() if settings.api_key else "",
-                timeout_s=settings.timeout_ms / 1000,
-            )
-            stack.push_async_callback(hosted.aclose)
-            return hosted
-        case _:
-            from retold.models.embedding.hashing import HashingEmbedder
-
-            return HashingEmbedder()
-
-
 async def _index(settings: Settings, store: Store, embedders: Sequence[Embedder], stack: AsyncExitStack) -> LiveIndex:
     """The index that serves, bound to whichever embedder it belongs to; filled from the store if it lost its points."""
     home: IndexHome
@@ -341,78 +305,3 @@ async def _index(settings: Settings, store: Store, embedders: Sequence[Embedder]
     if await index.count() == 0 and await store.pending_index_count() == 0:
         await store.enqueue_whole_index(utc_now())
     return index
-
-
-async def _serving(role: ModelRole, stack: AsyncExitStack) -> ServingModel:
-    if role.is_local:
-        from retold.models.small import SmolLmServingModel
-
-        small = SmolLmServingModel()
-        stack.push_async_callback(small.aclose)
-        await small.start()
-        return small
-    from retold.models.hosted import HostedModelSettings, HostedServingModel
-
-    hosted = HostedServingModel(HostedModelSettings.model_validate(role.model_dump(exclude=PRICES)))
-    stack.push_async_callback(hosted.aclose)
-    return hosted
-
-
-def _planner(role: ModelRole, embedder: Embedder, stack: AsyncExitStack, capture_text: bool) -> GapPolicy:
-    if not role.is_local:
-        return hosted_planner(role, stack, capture_text)
-    from retold.policy.local import LocalGapPlanner
-
-    return LocalGapPlanner(embedder)
-
-
-async def _judge(role: ModelRole, embedder: Embedder, stack: AsyncExitStack, capture_text: bool) -> AdmissionPolicy:
-    if not role.is_local:
-        return hosted_judge(role, stack, capture_text)
-    from retold.policy.local import LocalJudge
-
-    judge = LocalJudge(embedder)
-    await judge.warm()
-    return judge
-
-
-def hosted_planner(role: ModelRole, stack: AsyncExitStack, capture_text: bool = False) -> GapPolicy:
-    """The reference planner on the model this role names; closed with the stack."""
-    from retold.policy.reference.planner import ReferenceGapPlanner
-
-    return ReferenceGapPlanner(_completion(role, stack, capture_text))
-
-
-def hosted_judge(role: ModelRole, stack: AsyncExitStack, capture_text: bool = False) -> AdmissionPolicy:
-    """The reference judge on the model this role names; closed with the stack."""
-    from retold.policy.reference.judge import ReferenceJudge
-
-    return ReferenceJudge(_completion(role, stack, capture_text))
-
-
-def _classifier(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> CategoryPolicy:
-    if not role.is_local:
-        from retold.policy.reference.classifier import ReferenceCategoryPolicy
-
-        return ReferenceCategoryPolicy(_completion(role, stack, capture_text))
-    from retold.policy.local.record_categories import LocalCategoryPolicy
-
-    return LocalCategoryPolicy()
-
-
-def _extractor(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> Extractor:
-    if not role.is_local:
-        from retold.policy.reference.extractor import ReferenceExtractor
-
-        return ReferenceExtractor(_completion(role, stack, capture_text))
-    from retold.policy.local.extractor import LocalExtractor
-
-    return LocalExtractor()
-
-
-def _completion(role: ModelRole, stack: AsyncExitStack, capture_text: bool) -> StructuredCompletion:
-    from retold.models.hosted import HostedCompletion, HostedModelSettings
-
-    completion = HostedCompletion(HostedModelSettings.model_validate(role.model_dump(exclude=PRICES)))
-    stack.push_async_callback(completion.aclose)
-    return TracedCompletion(completion, role.provider, capture_text)

@@ -278,7 +278,7 @@ def _close(tally: Tally, console: Console) -> None:
 @asynccontextmanager
 async def _broken_queues(stack: EmbeddedStack) -> AsyncIterator[Set[str]]:
     """Workers beside the real one, each with one model role pointed at an endpoint that is really broken."""
-    from retold.composition import hosted_judge, hosted_planner  # adapters: half a second no other command needs
+    from retold.roles import hosted_judge, hosted_planner  # adapters: half a second no other command needs
 
     worker: Any = importlib.import_module("worker")
     adapters = stack.adapters
