@@ -61,6 +61,7 @@ CONFIG = UtilityAwareConfig(
     admission_mode=AdmissionMode.LOCAL_JUDGE,
     shadow=False,
     profile_timeout_ms=1_500,  # the opening is slow on purpose, so that it can be killed
+    shed_after_ms=None,  # what waits here waits for the dead
 )
 
 

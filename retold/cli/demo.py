@@ -136,7 +136,12 @@ def demo() -> None:
 
 
 def demo_settings(data_dir: Path) -> Settings:
-    utility = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE, shadow=False)
+    utility = UtilityAwareConfig(
+        gap_enabled=True,
+        admission_mode=AdmissionMode.LOCAL_JUDGE,
+        shadow=False,
+        shed_after_ms=None,  # a machine that is busy with other things shows the same seven dispositions
+    )
     return Settings(data_dir=data_dir, utility=utility, development_approval="retold demo: nobody is served by it")
 
 

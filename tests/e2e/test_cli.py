@@ -32,6 +32,7 @@ class Dev:
 
     def __init__(self, data_dir: Path) -> None:
         self.environment = {**os.environ, "RETOLD_DATA_DIR": str(data_dir), "PYTHONUNBUFFERED": "1"}
+        self.environment |= {"RETOLD_UTILITY__SHED_AFTER_MS": "600000"}  # a busy machine is no overload here
         self.process = subprocess.Popen(
             [*COMMAND, "dev", "--serve", "--port", "0", "--ui-port", "0"],
             stdout=subprocess.PIPE,

@@ -14,13 +14,13 @@ from temporalio.client import Client
 from retold.client import Host, TurnResult
 from retold.composition import compose
 from retold.contracts import names
-from retold.contracts.config import AdmissionMode, UtilityAwareConfig
 from retold.contracts.disposition import Disposition
 from retold.contracts.importing import ImportReport
 from retold.contracts.operations import ImportInput
 from retold.contracts.record import RecordWrite
 from retold.contracts.turn import Durability, Principal
 from retold.settings import Settings, WorkerSettings
+from tests.scripted import SERVING
 from worker import running
 
 FACT = "The user's dentist is Dr. Ravnholt in Aarhus."
@@ -41,7 +41,7 @@ async def test_the_tree_of_a_regenerated_turn(
     client: Client, spans: InMemorySpanExporter, tmp_path: Path, durability: Durability
 ) -> None:
     queues = WorkerSettings(turns_queue=f"turns-{uuid4()}", operations_queue=f"operations-{uuid4()}")
-    utility = UtilityAwareConfig(gap_enabled=True, admission_mode=AdmissionMode.LOCAL_JUDGE, shadow=False)
+    utility = SERVING
     settings = Settings(data_dir=tmp_path, utility=utility, worker=queues, development_approval="a test")
     principal = Principal(tenant=f"acme/{uuid4()}", user="anna")
     async with compose(settings) as adapters, running(client, adapters, settings):
