@@ -28,6 +28,7 @@ from retold.contracts.extraction import OwnTurn, ProposedRecord
 from retold.contracts.record import MemoryRecord, RecordStatus, RecordType, Source
 from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import CategoryPolicy, Extractor
+from retold.policy.activation.reading import read_once
 from retold.policy.activation.rules import decide_activation, eligibility
 from retold.policy.ports import Embedder, MalformedReplyError
 
@@ -119,12 +120,14 @@ async def evaluate(
     results = []
     paraphrases = 0
     for case in cases:
-        extraction = await _settled(extractor.extract(case.turns))
-        verdicts = [
-            await _decide(_record(case, proposal.text, proposal), case, category_policy, embedder, extracted=True)
-            for proposal in extraction.proposals
-        ]
-        noted = await _decide(_record(case, case.record_text, None), case, category_policy, embedder, extracted=False)
+        with read_once():
+            extraction = await _settled(extractor.extract(case.turns))
+            verdicts = [
+                await _decide(_record(case, proposal.text, proposal), case, category_policy, embedder, extracted=True)
+                for proposal in extraction.proposals
+            ]
+            said = _record(case, case.record_text, None)
+            noted = await _decide(said, case, category_policy, embedder, extracted=False)
         if case.promote:
             paraphrases += noted.outcome is ActivationOutcome.PROMOTE
         else:

@@ -27,6 +27,7 @@ from retold.contracts.stages import StageFailure
 from retold.contracts.turn import Principal
 from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import Extractor
+from retold.policy.activation.reading import read_once
 from retold.policy.activation.statement import is_taken_back, judge_statement
 from retold.policy.blocking import BlockingPool, call_policy
 from retold.policy.limits import failure_of, utc_now, within
@@ -148,6 +149,10 @@ class ExtractionService:
 
     async def read(self, principal: Principal, session_id: str, *, actor: str) -> Round:
         """Read the next turns of the session; an empty round, if there are none."""
+        with read_once():
+            return await self._round(principal, session_id, actor=actor)
+
+    async def _round(self, principal: Principal, session_id: str, *, actor: str) -> Round:
         unread = await self.transcripts.unread(principal, session_id)
         if unread is None:
             return Round(report=ExtractReport())

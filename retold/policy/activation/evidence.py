@@ -16,7 +16,7 @@ from retold.contracts.extraction import OwnTurn
 from retold.contracts.record import MemoryRecord
 from retold.policy.activation.claims import Claims, claims_of
 from retold.policy.activation.instruction import read_instruction
-from retold.policy.activation.reading import Reading, Sentence, read, read_record
+from retold.policy.activation.reading import Reading, Sentence, read, read_once, read_record
 from retold.policy.activation.words import UNSPACED_SCRIPTS, fold, script_of, tokens_of
 from retold.policy.ports import Embedder
 
@@ -38,15 +38,16 @@ async def find_evidence(
     Returns:
         None: nobody said it, or only quoted it, asked it, or said it under a condition the record leaves out.
     """
-    recent = turns[-TURNS_SEARCHED:]
-    wanted = _Wanted(record)
-    for turn in reversed(recent):
-        reading = read(turn.text)
-        if (spot := _same_words(turn.text, reading.own, record.text)) is not None and wanted.agrees(reading, spot):
-            verbatim = record.text.strip().rstrip(".!。") in turn.text
-            method = EvidenceMethod.EXACT if verbatim else EvidenceMethod.NORMALISED
-            return _evidence(turn, spot, method)
-    return await _similar(wanted, recent, embedder)
+    with read_once():
+        recent = turns[-TURNS_SEARCHED:]
+        wanted = _Wanted(record)
+        for turn in reversed(recent):
+            reading = read(turn.text)
+            if (spot := _same_words(turn.text, reading.own, record.text)) is not None and wanted.agrees(reading, spot):
+                verbatim = record.text.strip().rstrip(".!。") in turn.text
+                method = EvidenceMethod.EXACT if verbatim else EvidenceMethod.NORMALISED
+                return _evidence(turn, spot, method)
+        return await _similar(wanted, recent, embedder)
 
 
 def span_of_same_words(text: str, said: str) -> str | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 
 from retold.policy.activation.own_words import BLANK, own_words
@@ -79,9 +81,59 @@ class Reading:
         return self.own[start:end].strip() != "" and BLANK not in self.own[start:end]
 
 
-@lru_cache(maxsize=256)
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Inside the block a text is read once, however many rules ask for it; threads called from it share the readings.
+
+    After the block nothing of what was read is in memory. A cache that outlives an evaluation would keep what users
+    said after they had it forgotten. A block inside another adds nothing.
+    """
+    if _kept.get() is not None:
+        yield
+        return
+    kept = _Kept()
+    token = _kept.set(kept)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+        kept.clear()  # a thread nobody waits for any more may still hold it
+
+
+@dataclass(frozen=True)
+class _Kept:
+    turns: dict[str, Reading] = field(default_factory=dict)
+    records: dict[str, Reading] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        self.turns.clear()
+        self.records.clear()
+
+
+_kept: ContextVar[_Kept | None] = ContextVar("readings of one evaluation", default=None)
+
+
 def read(text: str) -> Reading:
-    """Read one turn. Bounded by the length of what `own_words` leaves; the last readings are kept."""
+    """Read one turn. Bounded by the length of what `own_words` leaves."""
+    kept = _kept.get()
+    if kept is None:
+        return _read(text)
+    if (reading := kept.turns.get(text)) is None:
+        reading = kept.turns.setdefault(text, _read(text))
+    return reading
+
+
+def read_record(text: str) -> Reading:
+    """Read the text of a record: all of it counts, quotation marks included."""
+    kept = _kept.get()
+    if kept is None:
+        return _read_record(text)
+    if (reading := kept.records.get(text)) is None:
+        reading = kept.records.setdefault(text, _read_record(text))
+    return reading
+
+
+def _read(text: str) -> Reading:
     own = own_words(text)
     sentences = tuple(_with_neighbours(list(_sentences(own))))
     cut = _brought_along(sentences, own)
@@ -91,9 +143,7 @@ def read(text: str) -> Reading:
     return Reading(own, sentences)
 
 
-@lru_cache(maxsize=256)
-def read_record(text: str) -> Reading:
-    """Read the text of a record: all of it counts, quotation marks included."""
+def _read_record(text: str) -> Reading:
     return Reading(text, tuple(_sentences(text)))
 
 
@@ -180,7 +230,6 @@ def _sentence(own: str, start: int, end: int) -> Sentence:
     return Sentence(start, end, text, here.language, here.asks, moved, clauses, tokens, ends_line)
 
 
-@lru_cache(maxsize=4_096)
 def _read_sentence(text: str) -> Sentence:
     tokens = tokens_of(text)
     languages = languages_of(text, tokens)

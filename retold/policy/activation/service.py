@@ -26,7 +26,7 @@ from retold.contracts.stages import FailureKind, StageFailure
 from retold.contracts.turn import Principal
 from retold.policy.activation.evidence import find_evidence
 from retold.policy.activation.ports import CategoryPolicy, RetrievalCategoryPolicy
-from retold.policy.activation.reading import read
+from retold.policy.activation.reading import read, read_once
 from retold.policy.activation.rules import decide_activation, eligibility
 from retold.policy.blocking import BlockingPool, PoolClosedError, PoolExhaustedError, call_policy
 from retold.policy.limits import failure_of, utc_now, within
@@ -163,7 +163,8 @@ class ActivationService:
             if stands(subject, self.now()):
                 await self.book.keep(subject.record)
                 return None
-            evaluation = await self._consider(principal, subject, actor=actor, cause=cause)
+            with read_once():
+                evaluation = await self._consider(principal, subject, actor=actor, cause=cause)
             settled = await self.book.settle(evaluation, self.now())
             if settled is not None:
                 return settled

@@ -8,7 +8,7 @@ from retold.contracts.activation import ActivationOutcome, ActivationReason, Ver
 from retold.contracts.extraction import OwnTurn
 from retold.policy.activation.claims import Claims, claims_of
 from retold.policy.activation.instruction import Instruction, is_bare, read_instruction
-from retold.policy.activation.reading import Reading, read, read_record
+from retold.policy.activation.reading import Reading, read, read_once, read_record
 
 EARLIER_TURNS_READ = 50
 """Own turns before the evidence that are read for contradiction; a session's, not a life's. After it all are read: the
@@ -26,6 +26,34 @@ def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequenc
 
     A statement that holds only for a while or only somewhere is conditional; every other doubt goes to review.
     """
+    with read_once():
+        return _judged(record_text, evidence, turns)
+
+
+def is_taken_back(record_text: str, turns: Sequence[OwnTurn]) -> bool:
+    """Whether the user plainly takes the standing instruction back in these turns, and does not say it again after.
+
+    Something asked for once, somewhere or by somebody else takes nothing back. That it may mean something else is for
+    the evaluation, and a reviewer: an instruction somebody may have taken back is not followed meanwhile.
+    """
+    wanted = claims_of(read_record(record_text).sentences)
+    taken_back = False
+    for turn in turns if not wanted.empty else ():
+        reading = read(turn.text)
+        for sentence in reading.sentences:
+            instruction, said = read_instruction(reading, sentence), claims_of([sentence])
+            if not _PLAIN_DENIALS.issuperset(instruction.doubts):
+                continue
+            retracted = ActivationReason.RETRACTED in instruction.doubts and said.names(wanted)
+            denied = sentence.has("not") and instruction.directed
+            if retracted or ((denied or instruction.standing) and said.contradicts(wanted)):
+                taken_back = True
+            elif instruction.directed and said.supports(wanted):
+                taken_back = False
+    return taken_back
+
+
+def _judged(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]) -> Judgement:
     said = next((turn for turn in turns if turn.turn_ref == evidence.turn_ref), None)
     if said is None or said.text[evidence.start : evidence.end] != evidence.span:
         return ActivationOutcome.CONDITIONAL, ActivationReason.NO_HOST_VERIFIED_EVIDENCE
@@ -55,29 +83,6 @@ def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequenc
     if all(is_bare(reading, each) for each in plain):
         return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_BROAD_PREFERENCE
     return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_GLOBAL_DEFAULT
-
-
-def is_taken_back(record_text: str, turns: Sequence[OwnTurn]) -> bool:
-    """Whether the user plainly takes the standing instruction back in these turns, and does not say it again after.
-
-    Something asked for once, somewhere or by somebody else takes nothing back. That it may mean something else is for
-    the evaluation, and a reviewer: an instruction somebody may have taken back is not followed meanwhile.
-    """
-    wanted = claims_of(read_record(record_text).sentences)
-    taken_back = False
-    for turn in turns if not wanted.empty else ():
-        reading = read(turn.text)
-        for sentence in reading.sentences:
-            instruction, said = read_instruction(reading, sentence), claims_of([sentence])
-            if not _PLAIN_DENIALS.issuperset(instruction.doubts):
-                continue
-            retracted = ActivationReason.RETRACTED in instruction.doubts and said.names(wanted)
-            denied = sentence.has("not") and instruction.directed
-            if retracted or ((denied or instruction.standing) and said.contradicts(wanted)):
-                taken_back = True
-            elif instruction.directed and said.supports(wanted):
-                taken_back = False
-    return taken_back
 
 
 def _said_elsewhere(

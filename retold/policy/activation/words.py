@@ -7,8 +7,8 @@ import tomllib
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib import resources
 from typing import NamedTuple
 
@@ -82,12 +82,9 @@ class Vocabulary(NamedTuple):
     def holds(self, word: str) -> bool:
         return (
             word in self.words
-            or any(word[:size] in self.starts for size in range(2, len(word) + 1))
-            or any(word[-size:] in self.ends for size in range(2, min(len(word), 9)))
+            or not self.starts.isdisjoint([word[:size] for size in range(2, len(word) + 1)])
+            or not self.ends.isdisjoint([word[-size:] for size in range(2, min(len(word), 9))])
         )
-
-
-_SEEN_MAX = 50_000
 
 
 @dataclass(frozen=True)
@@ -101,8 +98,6 @@ class WordLists:
     clitics: tuple[str, ...]
     entries: Mapping[tuple[str, str], tuple[str, ...]]
     """(list, key) -> its entries as written."""
-    _seen: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
-    _seen_anywhere: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def unspaced(self) -> bool:
@@ -116,21 +111,20 @@ class WordLists:
 
     def known(self, tokens: tuple[Token, ...]) -> list[bool]:
         """Which words occur in a list, alone or in a phrase, other than as what the user may be talking about."""
-        return [self._knows(token.word, self._vocabulary, self._seen) for token in tokens]
+        return [self._knows(token.word, self._vocabulary) for token in tokens]
 
     def recognised(self, tokens: tuple[Token, ...]) -> list[bool]:
         """Which words occur in any list at all: what a language is told by."""
-        return [self._knows(token.word, self._everything, self._seen_anywhere) for token in tokens]
+        return [self._knows(token.word, self._everything) for token in tokens]
 
-    def _knows(self, word: str, vocabulary: Vocabulary, seen: dict[str, bool]) -> bool:
-        if (known := seen.get(word)) is None:
-            known = any(vocabulary.holds(variant) for variant in self._variants(word))
-            if len(seen) < _SEEN_MAX:
-                seen[word] = known
-        return known
+    def _knows(self, word: str, vocabulary: Vocabulary) -> bool:
+        return any(vocabulary.holds(variant) for variant in self._variants(word))
 
-    def _variants(self, word: str) -> Iterator[str]:
+    def _variants(self, word: str) -> Iterable[str]:
         """The word, and without up to two prefixes that are written together with it (Arabic, Hebrew)."""
+        return self._without_clitics(word) if self.clitics else (word,)
+
+    def _without_clitics(self, word: str) -> Iterator[str]:
         yield word
         if self.clitics and len(word) > 3 and word.endswith("ا"):
             yield word[:-1]  # the Arabic accusative
@@ -164,15 +158,18 @@ class WordLists:
     ) -> Iterator[Found]:
         for entry in entries:
             last = at + len(entry.rest)
-            if (
-                last < len(tokens)
-                and words[last][1] == words[at][1]
-                and all(
-                    any(_fits(kind, word, said) for said in self._variants(words[at + 1 + step][0]))
-                    for step, (kind, word) in enumerate(entry.rest)
-                )
-            ):
+            if last < len(tokens) and words[last][1] == words[at][1] and self._follows(entry.rest, words, at + 1):
                 yield Found(entry.list, entry.key, tokens[at].start, tokens[last].end)
+
+    def _follows(self, rest: tuple[tuple[str, str], ...], words: list[tuple[str, int]], at: int) -> bool:
+        """Whether the rest of an entry stands from `at` on. A loop: this is where the time of a reading goes."""
+        for step, (kind, word) in enumerate(rest, at):
+            said = words[step][0]
+            if not _fits(kind, word, said) and not (
+                self.clitics and any(_fits(kind, word, variant) for variant in self._variants(said))
+            ):
+                return False
+        return True
 
     def _find_anywhere(self, text: str) -> Iterator[Found]:
         folded = same_length_fold(text)
@@ -384,7 +381,6 @@ _SCRIPTS = (
 _BY_SCRIPT = [(name, re.compile(f"[{ranges}]")) for name, ranges in _SCRIPTS]
 
 
-@lru_cache(maxsize=4_096)
 def script_of(text: str) -> str | None:
     """The script most letters of the text are in; Japanese is `Kana` as soon as it has any. None: no known script."""
     counts = {name: len(pattern.findall(text)) for name, pattern in _BY_SCRIPT}
