@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.client import Client
 
 from activities.forgotten_executions import ForgottenExecutions
-from activities.heartbeat import heartbeating
+from activities.heartbeat import heartbeating, while_beating
 from activities.refusals import refusals
 from retold.contracts import names
 from retold.contracts.forgetting import (
@@ -115,6 +115,7 @@ class ForgettingActivities:
             return receipt
 
     @activity.defn(name=names.GIVE_UP_FORGETTING)
+    @while_beating
     async def give_up_forgetting(self, forgetting: Forgetting, looked: ReadBack) -> None:
         """Say it where somebody is listening: in the audit trail, in the log and in a metric with an alert."""
         where = ", ".join(f"{each.surface.value}: {each.left}" for each in looked.left)

@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.heartbeat import while_beating
 from activities.refusals import refusals, refused
 from retold.contracts import names
 from retold.contracts.importing import ImportReport
@@ -55,6 +56,7 @@ class OperationActivities:
         ]
 
     @activity.defn(name=names.IMPORT_LINES)
+    @while_beating
     async def import_lines(self, request: ImportInput, at: datetime | None = None) -> ImportReport:
         """`at` is when it was asked: a second attempt finds by it what the first has written."""
         report = await self.store.import_lines(
@@ -63,11 +65,13 @@ class OperationActivities:
         return report.model_copy(update={"activation_queue": self.activation_queue})
 
     @activity.defn(name=names.BRING_INDEX_INTO_LINE)
+    @while_beating
     async def bring_index_into_line(self) -> int:
         """Follow the outbox until it is empty; how many changes the index took."""
         return await self.indexer.drain(DRAIN_BATCH)
 
     @activity.defn(name=names.END_SESSION)
+    @while_beating
     async def end_session(self, request: EndSessionInput) -> bool:
         """End it; whether it should now be read for what its user said."""
         with refusals():
@@ -75,6 +79,7 @@ class OperationActivities:
         return self.reads_sessions and await self.store.transcripts.is_due(request.principal, request.session_id)
 
     @activity.defn(name=names.MARK_AMBIENT_FOR_DEVELOPMENT)
+    @while_beating
     async def mark_ambient_for_development(self, request: DevelopmentAmbientInput) -> RecordRef:
         with refusals():
             marked = await self.store.mark_ambient_for_development(

@@ -12,6 +12,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.heartbeat import while_beating
 from activities.refusals import refusals
 from retold.contracts import names
 from retold.contracts.lifecycle import (
@@ -46,6 +47,7 @@ class RecordActivities:
         ]
 
     @activity.defn(name=names.REMEMBER)
+    @while_beating
     async def remember(self, asked: RememberInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.remember(
@@ -53,31 +55,37 @@ class RecordActivities:
             )
 
     @activity.defn(name=names.SUPERSEDE_RECORD)
+    @while_beating
     async def supersede_record(self, asked: SupersedeInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.supersede(asked, at=at)
 
     @activity.defn(name=names.CONTRADICT_RECORDS)
+    @while_beating
     async def contradict_records(self, asked: ContradictInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.contradict(asked, at=at)
 
     @activity.defn(name=names.CORRECT_RECORD)
+    @while_beating
     async def correct_record(self, asked: CorrectInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.correct(asked, at=at)
 
     @activity.defn(name=names.EXPIRE_RECORD)
+    @while_beating
     async def expire_record(self, asked: ExpireInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.expire(asked, at=at)
 
     @activity.defn(name=names.RESTORE_RECORD)
+    @while_beating
     async def restore_record(self, asked: RestoreInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.restore(asked, at=at)
 
     @activity.defn(name=names.DELETE_RECORD)
+    @while_beating
     async def delete_record(self, asked: DeleteRecordInput, at: datetime) -> LifecycleReport:
         with refusals():
             return await self.store.lifecycle.delete(

@@ -11,6 +11,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.heartbeat import while_beating
 from activities.origins import DecisionOf, link_to_turn, no_decisions
 from activities.review_workflows import NOTIFIED_WITHIN_S, ReviewWorkflows
 from retold.contracts import names
@@ -54,6 +55,7 @@ class ReviewActivities:
         return [self.step_review, self.decide_review, self.start_reviews]
 
     @activity.defn(name=names.STEP_REVIEW)
+    @while_beating
     async def step_review(self, request: ReviewStepInput) -> ReviewState:
         with turn_span(REVIEW_STEP_SPAN, {REVIEW_ID: request.review_id, STEP: request.step.value}) as span:
             await link_to_turn(self.decision_of, await self.desk.led_by(request.review_id))
@@ -72,6 +74,7 @@ class ReviewActivities:
         return state
 
     @activity.defn(name=names.DECIDE_REVIEW)
+    @while_beating
     async def decide_review(self, sent: SentDecision) -> DecisionAnswer:
         with turn_span(REVIEW_DECISION_SPAN, {REVIEW_ID: sent.review_id}) as span:
             await link_to_turn(self.decision_of, await self.desk.led_by(sent.review_id))
@@ -91,6 +94,7 @@ class ReviewActivities:
         return DecisionAnswer(refused=refusal.kind, why=refusal.why)
 
     @activity.defn(name=names.START_REVIEWS)
+    @while_beating
     async def start_reviews(self, request: ReviewIds) -> int:
         """Start the workflows of these items now, instead of at the next sweep; how many are open."""
         return await self.workflows.start(await self.desk.due_by_id(request.review_ids))

@@ -13,6 +13,9 @@ with workflow.unsafe.imports_passed_through():
 
 ResultT = TypeVar("ResultT")
 
+MISSED_AFTER = timedelta(seconds=5)
+"""A worker not heard from for so long is dead, and another goes on. Every activity named here beats while it runs."""
+
 
 async def durably(activity: str, arguments: Any, result_type: type[ResultT]) -> ResultT:
     """What the activity answers. Retried until it works, unless it was refused: a refusal will not become right.
@@ -26,6 +29,7 @@ async def durably(activity: str, arguments: Any, result_type: type[ResultT]) -> 
         args=args,
         result_type=result_type,
         start_to_close_timeout=timedelta(minutes=2),
+        heartbeat_timeout=MISSED_AFTER,
         retry_policy=RetryPolicy(
             initial_interval=timedelta(milliseconds=500),
             maximum_interval=timedelta(seconds=30),

@@ -60,7 +60,7 @@ async def _step(activity: str, arguments: list[Any], result_type: type[ResultT])
         args=arguments,
         result_type=result_type,
         start_to_close_timeout=timedelta(minutes=30),
-        heartbeat_timeout=timedelta(seconds=30),
+        heartbeat_timeout=timedelta(seconds=10),
         retry_policy=RetryPolicy(
             initial_interval=timedelta(seconds=1),
             maximum_interval=timedelta(minutes=1),

@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from retold.policy.reviewing import SIGNALLED
     from workflows.accepting import WRONGLY_CALLED, accepted
+    from workflows.durably import MISSED_AFTER
 
 STATUS_KEY = SearchAttributeKey.for_keyword(names.REVIEW_STATUS_ATTRIBUTE)
 _RETRIES = RetryPolicy(
@@ -176,6 +177,7 @@ class ReviewWorkflow:
             ReviewStepInput(review_id=self._input.review_id, step=step),
             result_type=ReviewState,
             start_to_close_timeout=timedelta(minutes=1),
+            heartbeat_timeout=MISSED_AFTER,
             retry_policy=_RETRIES,
             summary=step.value,
         )
@@ -226,6 +228,7 @@ async def decide(sent: SentDecision) -> DecisionAnswer:
         sent,
         result_type=DecisionAnswer,
         start_to_close_timeout=timedelta(seconds=20),
+        heartbeat_timeout=MISSED_AFTER,
         retry_policy=_RETRIES,
     )
     return answer

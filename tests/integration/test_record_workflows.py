@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ from retold.contracts.operations import ImportInput
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
 from retold.store.store import Store
+from workflows.durably import MISSED_AFTER
 from workflows.operations import ImportWorkflow
 from workflows.records import (
     ContradictRecordsWorkflow,
@@ -251,6 +254,61 @@ async def test_an_answer_that_is_lost_changes_nothing_twice_and_is_still_evaluat
         assert [outcome.disposition for outcome in report.outcomes] == ["written", "written"]
         (due,) = await stack.aftermath.evaluations(1)
         assert sorted(due.record_ids) == sorted(record.id for record in stored.values())
+
+
+@dataclass
+class SlowIndex:
+    """Takes longer than a silent activity may, and counts how often it was asked."""
+
+    asked: int = 0
+
+    async def drain(self, batch: int) -> int:
+        self.asked += 1
+        await asyncio.sleep((MISSED_AFTER + timedelta(seconds=1)).total_seconds())
+        return 0
+
+
+async def test_a_worker_killed_in_mid_operation_is_missed_in_seconds_and_a_slow_one_is_not(
+    client: Client, tmp_path: Path
+) -> None:
+    store_url, queue = f"sqlite:///{tmp_path / 'retold.db'}", f"lifecycle-{uuid4()}"
+    engine = open_engine(store_url)
+    await migrate(engine)
+    store, index, aftermath = Store(engine), SlowIndex(), Aftermath()
+    mortal = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.integration.mortal_worker",
+        client.service_client.config.target_host,
+        queue,
+        store_url,
+        cwd=Path(__file__).parents[2],
+    )
+    who = Principal(tenant=f"acme/{uuid4()}", user="ada")
+    waiting = asyncio.create_task(Host(client, lifecycle_queue=queue).records.remember(who, "Lives in Bern"))
+    try:
+        assert await asyncio.wait_for(mortal.wait(), 30) == -signal.SIGKILL
+    finally:
+        if mortal.returncode is None:
+            mortal.kill()
+    worker = Worker(
+        client,
+        task_queue=queue,
+        workflows=[RememberWorkflow, NotedEvaluation],
+        activities=[
+            RecordActivities(store).remember,
+            OperationActivities(store, index, None).bring_index_into_line,  # type: ignore[arg-type]
+            aftermath.note_evaluation,
+        ],
+    )
+    async with worker, asyncio.timeout(25):  # it took two minutes before activities beat
+        outcome = await waiting
+        (due,) = await aftermath.evaluations(1)
+    assert outcome.disposition == "written"
+    assert outcome.ref is not None and due.record_ids == (outcome.ref.id,)
+    assert [record.text for record in await store.records(who)] == ["Lives in Bern"]
+    assert index.asked == 1
+    await store.close()
 
 
 async def test_what_is_imported_is_evaluated_and_every_history_replays(client: Client, tmp_path: Path) -> None:
