@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.protobuf.message import Message
@@ -32,12 +32,13 @@ TYPES = tuple(
 )  # fmt: skip
 """Workflows whose executions may carry text. Reviews are found by their ids; forgetting itself carries none."""
 
-TURN_ENDS_WITHIN = timedelta(seconds=130)
+TURN_ENDS_WITHIN_S = 130.0
 """A turn that may already have read the record is waited for: the client bounds a turn to 120 s."""
-OTHERS_END_WITHIN = timedelta(seconds=15)
-VISIBLE_AFTER = timedelta(seconds=1)
-"""Until then an execution may have started that cannot be listed yet."""
-GONE_WITHIN = timedelta(seconds=150)
+OTHERS_END_WITHIN_S = 15.0
+VISIBLE_AFTER_S = 1.0
+"""Until then an execution may have started that cannot be listed yet. Waited for each time: what a worker's clock
+makes of the moment it was asked for says nothing about that."""
+GONE_WITHIN_S = 150.0
 """Temporal deletes when it has taken note of the execution's end: at once, or with stock settings after 30 s."""
 LOOK_EVERY_S = 0.25
 AT_ONCE = 8
@@ -73,14 +74,14 @@ class ForgottenExecutions:
 
     async def close_open(self) -> int:
         """End what runs and concerns it; how many. Turns are cancelled, or waited for if only a record is forgotten."""
-        await self._visible()
+        await asyncio.sleep(VISIBLE_AFTER_S)
         running = [
             each for each in await self._candidates("ExecutionStatus = 'Running'") if await self._is_to_end(each)
         ]
         for each in running:
             if _is_turn(each) and self._forgetting.what != tombstones.RECORD:
                 await _unless_gone(self._handle(each).cancel())
-        waiting, since = list(running), datetime.now(UTC)
+        waiting, since = list(running), time.monotonic()
         while waiting and not self._patience_is_over(waiting, since):
             await asyncio.sleep(LOOK_EVERY_S)
             waiting = [each for each in waiting if await self._runs(each)]
@@ -101,9 +102,9 @@ class ForgottenExecutions:
             StillThereError: some are still there after 150 s.
         """
         await asyncio.gather(*(self._delete(each) for each in executions))
-        left, since = list(executions), datetime.now(UTC)
+        left, since = list(executions), time.monotonic()
         while left := [each for each in left if await self._is_known(each)]:
-            if datetime.now(UTC) - since > GONE_WITHIN:
+            if time.monotonic() - since > GONE_WITHIN_S:
                 raise StillThereError(f"{len(left)} of {len(executions)} executions are not deleted yet")
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -240,13 +241,9 @@ class ForgottenExecutions:
             listed = self._client.list_workflows(f"WorkflowId = '{each.id}' AND RunId = '{each.run_id}'")
             return [found async for found in listed] != []
 
-    def _patience_is_over(self, waiting: Sequence[WorkflowExecution], since: datetime) -> bool:
+    def _patience_is_over(self, waiting: Sequence[WorkflowExecution], since: float) -> bool:
         for_turns = self._forgetting.what == tombstones.RECORD and any(_is_turn(each) for each in waiting)
-        return datetime.now(UTC) - since > (TURN_ENDS_WITHIN if for_turns else OTHERS_END_WITHIN)
-
-    async def _visible(self) -> None:
-        since = datetime.now(UTC) - self._forgetting.forgotten_at
-        await asyncio.sleep(max(0.0, (VISIBLE_AFTER - since).total_seconds()))
+        return time.monotonic() - since > (TURN_ENDS_WITHIN_S if for_turns else OTHERS_END_WITHIN_S)
 
     def _handle(self, each: WorkflowExecution) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(each.id, run_id=each.run_id)
