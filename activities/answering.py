@@ -65,7 +65,7 @@ class AnsweringActivities:
                 activity.logger.exception("the turn's algorithm failed")
             return AnswerResult(failure=failure)
         finally:
-            stages.give_permit_back()
+            stages.leave()
         return AnswerResult(result=result)
 
     async def _record(self, record: TurnRecord, limit_ms: float) -> RecordResult:
@@ -88,6 +88,7 @@ class _OnOneWorker(InProcessStages):
     permits: MemoryPermits
     opened: OpenResult | None = None
     draft: RunningTask[DraftResult] | None = None
+    plan: RunningTask[PlanResult] | None = None
     has_permit: bool = False
 
     async def open(self, stage: OpenInput) -> OpenResult:
@@ -104,14 +105,18 @@ class _OnOneWorker(InProcessStages):
         return self.draft
 
     def start_plan(self, stage: PlanInput) -> RunningTask[PlanResult]:
-        return RunningTask(self._planned(stage), self.elapsed_ms)
+        self.plan = RunningTask(self._planned(stage), self.elapsed_ms)
+        return self.plan
 
     async def _planned(self, stage: PlanInput) -> PlanResult:
         assert self.draft is not None, "a plan is for the gaps of a draft"
         self.has_permit = await self.permits.taken(before=self.draft.task)
         return await self.bodies.plan(stage) if self.has_permit else PlanResult(overloaded=True)
 
-    def give_permit_back(self) -> None:
+    def leave(self) -> None:
+        """However the turn ended: the plan it may have left behind neither keeps a permit nor gets one."""
+        if self.plan is not None and not self.plan.done():
+            self.plan.abandon()
         if self.has_permit:
             self.has_permit = False
             self.permits.give_back()

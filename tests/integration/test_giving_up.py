@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -19,12 +19,13 @@ from retold.contracts.answering import AnswerInput
 from retold.contracts.decision import TurnRecord
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.identity import turn_workflow_id
-from retold.contracts.stages import StoredAnswer
+from retold.contracts.stages import DraftInput, DraftResult, StoredAnswer
 from retold.contracts.turn import Durability, TurnOptions
 from retold.policy.driver import TurnStart
 from retold.policy.in_process import InProcessStages
 from retold.policy.permits import MemoryPermits
 from retold.policy.recording import TurnRecorder
+from retold.policy.stages import GenerateStages
 from retold.policy.utility_aware import run_turn
 from tests.cases import SERVED
 from tests.integration.test_turn_workflow import BOTH, ask, assert_replays, serving, unique
@@ -96,6 +97,34 @@ async def test_only_a_host_can_give_up_a_turn_a_worker_that_goes_leaves_it_to_th
     else:
         assert (await turn).given_up
         assert stack.decision.disposition is Disposition.CANCELLED
+
+
+async def test_a_permit_that_comes_free_as_its_turn_fails_is_not_kept_by_the_plan_it_leaves_behind() -> None:
+    script = SERVED.but(options=TurnOptions(durability=Durability.TURN))
+    stack, permits = scripted(script), MemoryPermits(1)
+    broken = asyncio.get_running_loop().create_future()
+    generate = stack.bodies.generate
+    bodies = replace(stack.bodies, generate=DraftsNever(model=generate.model, store=generate.store, until=broken))
+    answering = AnsweringActivities(bodies, TurnRecorder(stack.store), later=NobodyTakes(), permits=permits)
+    never = asyncio.get_running_loop().create_future()
+    assert await permits.taken(before=never)
+    asked = AnswerInput(request=request(script), start=TurnStart(started_at=NOW))
+    turn = asyncio.create_task(ActivityEnvironment().run(answering.answer_turn, asked))
+    await asyncio.sleep(0.05)
+    permits.give_back()
+    broken.set_exception(RuntimeError("a mistake of ours"))
+    assert (await turn).failure is not None
+    async with asyncio.timeout(1):
+        assert await permits.taken(before=never)
+    assert "plan" not in stack.called.ports
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftsNever(GenerateStages):
+    until: asyncio.Future[DraftResult]
+
+    async def draft(self, stage: DraftInput) -> DraftResult:
+        return await self.until
 
 
 class NobodyTakes:
