@@ -49,12 +49,13 @@ def compose_file() -> None:
 def prometheus_configuration() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # The key's path exists in the container only.
-        config = (INFRA / "prometheus" / "prometheus.yml").read_text()
         key = Path(folder) / "key"
         key.touch()
         shutil.copytree(INFRA / "prometheus" / "rules", Path(folder) / "rules")
-        (Path(folder) / "prometheus.yml").write_text(config.replace("/run/secrets/retold_qdrant_api_key", str(key)))
-        _run("promtool", "check", "config", str(Path(folder) / "prometheus.yml"))
+        for config in (INFRA / "prometheus").glob("*.yml"):
+            here = Path(folder) / config.name
+            here.write_text(config.read_text().replace("/run/secrets/retold_qdrant_api_key", str(key)))
+            _run("promtool", "check", "config", str(here))
 
 
 def alert_rules() -> None:

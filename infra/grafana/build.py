@@ -1,4 +1,4 @@
-"""Writes the dashboards. They are code here and JSON there: `python infra/grafana/build.py` after a change.
+"""Writes the dashboards. They are code here and JSON there: `python -m infra.grafana.build` after a change.
 
 A test builds them again and compares, checks every query with a PromQL parser, and knows every metric by the table in
 `retold.telemetry.metrics`.
@@ -6,69 +6,34 @@ A test builds them again and compares, checks every query with a PromQL parser, 
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-OUT = Path(__file__).parent / "dashboards"
-COLUMNS = 24
-
-
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    queries: dict[str, str]
-    """Legend to PromQL."""
-    unit: str = "short"
-    kind: str = "timeseries"
-    width: int = 8
-    height: int = 8
-    description: str = ""
-    stacked: bool = False
-    exemplars: bool = False
-    thresholds: tuple[tuple[str, float | None], ...] = (("green", None),)
-
-
-@dataclass(frozen=True)
-class Dashboard:
-    uid: str
-    title: str
-    panels: list[Panel] = field(default_factory=list)
-
-
-def rate(metric: str, by: str = "", where: str = "", window: str = "$__rate_interval") -> str:
-    return f"sum{f' by ({by})' if by else ''} (rate({metric}{{{where}}}[{window}]))"
-
-
-def increase(metric: str, by: str, window: str) -> str:
-    return f"sum by ({by}) (increase({metric}[{window}]))"
-
-
-def share(of: str, metric: str, base: str = "") -> str:
-    return f"{rate(metric, where=of)} / {rate(metric, where=base)}"
-
-
-def quantile(q: float, histogram: str, by: str = "", where: str = "") -> str:
-    labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({q}, {rate(histogram + '_bucket', labels, where)})"
-
-
-TURNS, ADMISSIONS = "retold_turn_decisions_total", "retold_turn_admissions_total"
-WITHHELD = 'disposition=~"baseline_budget_exhausted|admitted_not_applied",reason!="budget_zero"'
+from infra.grafana.panels import OUT, Dashboard, Panel, path, text
+from infra.grafana.queries import (
+    ADMISSIONS,
+    GIVEN,
+    IN_HAND,
+    LATE,
+    OVERLOADED,
+    PLANNED,
+    TURNS,
+    WITHHELD,
+    increase,
+    quantile,
+    rate,
+    share,
+)
 
 DASHBOARDS = [
     Dashboard(
         "retold-turns",
         "Retold / Turns",
         [
-            Panel("Turns a second", {"turns": rate(TURNS)}, "reqps", "stat", 4, 4),
+            Panel("Turns a second", {"turns": rate(TURNS)}, "reqps", "stat", 3, 4),
             Panel(
                 "Without an answer",
                 {"failed": share('disposition="failed"', TURNS)},
                 "percentunit",
                 "stat",
-                4,
+                3,
                 4,
                 thresholds=(("green", None), ("red", 0.01)),
             ),
@@ -77,7 +42,7 @@ DASHBOARDS = [
                 {"regenerated": share('disposition="regenerated"', TURNS)},
                 "percentunit",
                 "stat",
-                4,
+                3,
                 4,
             ),
             Panel(
@@ -85,25 +50,44 @@ DASHBOARDS = [
                 {"failed": share('disposition="baseline_policy_failure"', TURNS)},
                 "percentunit",
                 "stat",
-                4,
+                3,
                 4,
                 thresholds=(("green", None), ("red", 0.02)),
             ),
             Panel(
                 "Budget ran out",
-                {"withheld": share(WITHHELD, TURNS, 'reason!="budget_zero"')},
+                {"withheld": share(WITHHELD, TURNS, GIVEN)},
                 "percentunit",
                 "stat",
-                4,
+                3,
                 4,
                 thresholds=(("green", None), ("orange", 0.2)),
+            ),
+            Panel(
+                "Overloaded",
+                {"overloaded": OVERLOADED},
+                "percentunit",
+                "stat",
+                3,
+                4,
+                "Drafts that went out without memory because workers had too many turns at once.",
+                thresholds=(("green", None), ("orange", 0.01), ("red", 0.05)),
+            ),
+            Panel(
+                "Late",
+                {"late": LATE},
+                "percentunit",
+                "stat",
+                3,
+                4,
+                thresholds=(("green", None), ("red", 0.02)),
             ),
             Panel(
                 "Began twice",
                 {"redelivered": rate("retold_turn_redelivered_total") + " / " + rate(TURNS)},
                 "percentunit",
                 "stat",
-                4,
+                3,
                 4,
                 thresholds=(("green", None), ("red", 0.02)),
             ),
@@ -200,7 +184,7 @@ DASHBOARDS = [
         [
             Panel(
                 "Turns whose plan found gaps",
-                {"fired": "1 - " + share('reason=~"planner_silent|inventory_empty"', TURNS, 'reason!="path_disabled"')},
+                {"fired": "1 - " + share('reason=~"planner_silent|inventory_empty"', TURNS, PLANNED)},
                 "percentunit",
             ),
             Panel(
@@ -288,6 +272,20 @@ DASHBOARDS = [
         "retold-capacity",
         "Retold / Capacity",
         [
+            Panel(
+                "Overloaded: went out as drafts",
+                {"of the turns that asked for memory": OVERLOADED},
+                "percentunit",
+                width=12,
+                description="Above 5 % somebody is woken. Nothing waits before workers hold three times as many turns.",
+                thresholds=(("green", None), ("red", 0.05)),
+            ),
+            Panel(
+                "Turns in hand",
+                {"all": f"sum({IN_HAND})", "the fullest worker": f"max(sum by (instance) ({IN_HAND}))"},
+                width=12,
+                description="A worker gives worker.concurrent_turns (32) of them memory and takes three times as many.",
+            ),
             Panel("Workers ready, by dependency", {"{{dependency}}": "sum by (dependency) (retold_worker_ready)"}),
             Panel("Switched off", {"{{switch}} ({{scope}})": "max by (switch, scope) (retold_switch_off)"}),
             Panel("Age of what workers know of switches", {"worst": "max(retold_switch_staleness_seconds)"}, "s"),
@@ -295,6 +293,7 @@ DASHBOARDS = [
                 "Slots free",
                 {"{{worker_type}}": "sum by (worker_type) (temporal_worker_task_slots_available)"},
                 width=12,
+                description="Two a worker of turns are never used: its idle polls for sticky tasks hold them.",
             ),
             Panel(
                 "Slots used", {"{{worker_type}}": "sum by (worker_type) (temporal_worker_task_slots_used)"}, width=12
@@ -304,7 +303,10 @@ DASHBOARDS = [
                 {
                     "{{task_queue}}": quantile(
                         0.95, "temporal_workflow_task_schedule_to_start_latency_seconds", "task_queue"
-                    )
+                    ),
+                    "{{task_queue}}, stages": quantile(
+                        0.95, "temporal_activity_schedule_to_start_latency_seconds", "task_queue"
+                    ),
                 },
                 "s",
                 width=12,
@@ -323,69 +325,6 @@ DASHBOARDS = [
         ],
     ),
 ]
-
-
-def built(dashboard: Dashboard) -> dict[str, Any]:
-    """The dashboard as Grafana reads it: panels flow left to right, each row as tall as its tallest."""
-    panels: list[dict[str, Any]] = []
-    x = y = row_height = 0
-    for number, panel in enumerate(dashboard.panels, start=1):
-        if x + panel.width > COLUMNS:
-            x, y, row_height = 0, y + row_height, 0
-        panels.append(_panel(panel, number, x, y))
-        x, row_height = x + panel.width, max(row_height, panel.height)
-    return {
-        "uid": dashboard.uid,
-        "title": dashboard.title,
-        "tags": ["retold"],
-        "schemaVersion": 39,
-        "editable": False,
-        "refresh": "30s",
-        "time": {"from": "now-3h", "to": "now"},
-        "timezone": "utc",
-        "links": [{"type": "dashboards", "tags": ["retold"], "title": "Retold", "asDropdown": True}],
-        "panels": panels,
-    }
-
-
-def text(dashboard: Dashboard) -> str:
-    return json.dumps(built(dashboard), indent=1, sort_keys=True) + "\n"
-
-
-def path(dashboard: Dashboard) -> Path:
-    return OUT / f"{dashboard.uid.removeprefix('retold-')}.json"
-
-
-def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
-    source = {"type": "prometheus", "uid": "prometheus"}
-    return {
-        "id": number,
-        "type": panel.kind,
-        "title": panel.title,
-        "description": panel.description,
-        "datasource": source,
-        "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height},
-        "targets": [
-            {
-                "refId": chr(65 + place),
-                "datasource": source,
-                "expr": expr,
-                "legendFormat": legend,
-                "exemplar": panel.exemplars,
-            }
-            for place, (legend, expr) in enumerate(panel.queries.items())
-        ],
-        "fieldConfig": {
-            "defaults": {
-                "unit": panel.unit,
-                "min": 0,
-                "thresholds": {"mode": "absolute", "steps": [{"color": c, "value": v} for c, v in panel.thresholds]},
-                "custom": {"stacking": {"mode": "normal"}, "fillOpacity": 25} if panel.stacked else {},
-            },
-            "overrides": [],
-        },
-        "options": {},
-    }
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ TURNS = Instrument(
     unit="{turn}",
     meaning="turns decided, by disposition and reason of the closed table",
     attributes=("disposition", "reason", "durability", "shadow"),
-    alert="RetoldBudgetWithholdsRising, RetoldPolicyFailuresRising, RetoldDraftsFailing",
+    alert="RetoldBudgetWithholdsRising, RetoldWorkersOverloaded, RetoldPolicyFailuresRising, RetoldDraftsFailing",
 )
 STAGE_SECONDS = Instrument(
     name="retold.turn.stage.duration",

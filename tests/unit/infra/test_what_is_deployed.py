@@ -15,6 +15,11 @@ import promql_parser
 import pytest
 import yaml
 
+from infra.grafana import panels
+from infra.grafana.build import DASHBOARDS
+from infra.grafana.panels import Dashboard
+from infra.grafana.queries import IN_HAND
+from retold.settings import WorkerSettings
 from retold.telemetry.metrics import INSTRUMENTS, Instrument
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +27,7 @@ INFRA = ROOT / "infra"
 RULES = yaml.safe_load((INFRA / "prometheus" / "rules" / "retold.yml").read_text())
 ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"] if "alert" in rule}
 RECORDED = {rule["record"] for group in RULES["groups"] for rule in group["rules"] if "record" in rule}
+SCALER = yaml.safe_load((INFRA / "kubernetes" / "base" / "worker-scaling.yaml").read_text())
 SDK_METRICS = re.compile(r"^(temporal_[a-z_]+|up)$")
 
 
@@ -34,27 +40,28 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-build = loaded(INFRA / "grafana" / "build.py")
-
-
-@pytest.mark.parametrize("dashboard", build.DASHBOARDS, ids=lambda each: each.uid)
-def test_the_dashboards_are_what_their_table_builds(dashboard: Any) -> None:
-    assert build.path(dashboard).read_text() == build.text(dashboard), "run python infra/grafana/build.py"
-    panels = json.loads(build.path(dashboard).read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    boxes = [(p["gridPos"]["x"], p["gridPos"]["y"], p["gridPos"]["w"], p["gridPos"]["h"]) for p in panels]
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.uid)
+def test_the_dashboards_are_what_their_table_builds(dashboard: Dashboard) -> None:
+    written = panels.path(dashboard).read_text()
+    assert written == panels.text(dashboard), "run python -m infra.grafana.build"
+    drawn = json.loads(written)["panels"]
+    assert len({panel["id"] for panel in drawn}) == len(drawn)
+    boxes = [(p["gridPos"]["x"], p["gridPos"]["y"], p["gridPos"]["w"], p["gridPos"]["h"]) for p in drawn]
     for index, (x, y, w, h) in enumerate(boxes):
-        assert x + w <= build.COLUMNS
+        assert x + w <= panels.COLUMNS
         for x2, y2, w2, h2 in boxes[index + 1 :]:
             assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y, "two panels overlap"
 
 
 def _queries() -> Iterator[tuple[str, str]]:
-    for dashboard in build.DASHBOARDS:
+    for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
             yield from ((f"{dashboard.uid}: {panel.title}", query) for query in panel.queries.values())
     for group in RULES["groups"]:
         yield from ((rule.get("alert") or rule["record"], rule["expr"]) for rule in group["rules"])
+    for trigger in SCALER["spec"]["triggers"]:
+        if trigger["type"] == "prometheus":
+            yield "what workers are scaled by", trigger["metadata"]["query"]
 
 
 @pytest.mark.parametrize(("where", "query"), list(_queries()))
@@ -78,6 +85,14 @@ def test_every_alert_has_a_test_that_fires_it_and_every_metric_that_wakes_somebo
     assert named <= set(ALERTS), "metrics.py names an alert that the rules do not have"
     for name, rule in ALERTS.items():
         assert rule["labels"]["severity"] in ("page", "ticket"), name
+
+
+def test_workers_are_scaled_before_they_shed() -> None:
+    """The threshold cannot be written as a share of what a worker may hold: it follows the default by hand."""
+    (in_hand,) = (trigger for trigger in SCALER["spec"]["triggers"] if trigger["type"] == "prometheus")
+    assert IN_HAND in in_hand["metadata"]["query"], "what scales workers is what the dashboard shows"
+    assert float(in_hand["metadata"]["threshold"]) == 0.75 * WorkerSettings().concurrent_turns
+    assert WorkerSettings().turns_queue in IN_HAND
 
 
 def test_the_table_of_metrics_is_the_codes() -> None:
