@@ -49,11 +49,12 @@ from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
 from retold.ending import end_process
 from retold.index.following import follow_outbox
+from retold.models.installed import ModelsMissingError, require_models
 from retold.policy.permits import MemoryPermits
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.readiness import Readiness, index_answers, switches_are_fresh
-from retold.security import require_whole
+from retold.security import HalfConfiguredError, require_whole
 from retold.settings import Settings, WorkerSettings
 from retold.store.sweeping import sweep_due_records, sweep_idle_sessions, sweep_unread_sessions
 from retold.telemetry.endpoint import prometheus_endpoint
@@ -365,8 +366,10 @@ async def serve(settings: Settings) -> None:
 
     Raises:
         HalfConfiguredError: something is meant to be protected and is not.
+        ModelsMissingError: a small model is asked for and not installed.
     """
     require_whole(settings)
+    require_models(settings)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
@@ -385,5 +388,9 @@ async def serve(settings: Settings) -> None:
 if __name__ == "__main__":
     configured = Settings()
     log_as_json(with_exception_messages=configured.capture_text)
-    asyncio.run(serve(configured))
+    try:
+        asyncio.run(serve(configured))
+    except (HalfConfiguredError, ModelsMissingError) as refused:
+        logger.error("nothing was started: %s", refused)
+        end_process(1)
     end_process(0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    NestedSecretsSettingsSource,
     PydanticBaseSettingsSource,
     SecretsSettingsSource,
     SettingsConfigDict,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SECRETS_DIR = "RETOLD_SECRETS_DIR"
-"""A folder with one file a secret, named as its variable in lower case: `retold_qdrant_api_key`."""
+"""A folder, one file a secret, named as its variable in lower case: `retold_qdrant_api_key`, `retold_judge__api_key`."""
 CONFIG_FILE = "RETOLD_CONFIG_FILE"
 """A TOML file with the fields of `Settings`, nested as tables."""
 
@@ -281,7 +282,8 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         sources = [init_settings, env_settings]
         if folder := os.environ.get(SECRETS_DIR):
-            sources.append(SecretsSettingsSource(settings_cls, secrets_dir=_there(SECRETS_DIR, Path(folder))))
+            files = SecretsSettingsSource(settings_cls, secrets_dir=_there(SECRETS_DIR, Path(folder)))
+            sources.append(NestedSecretsSettingsSource(files))  # a role's key too: retold_judge__api_key
         if file := os.environ.get(CONFIG_FILE):
             sources.append(TomlConfigSettingsSource(settings_cls, toml_file=_there(CONFIG_FILE, Path(file))))
         return tuple(sources)

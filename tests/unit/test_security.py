@@ -88,6 +88,21 @@ def test_settings_come_from_the_environment_before_secrets_before_the_file(
     assert "p@ss" not in repr(settings) and "p%40ss" not in settings.model_dump_json()
 
 
+def test_a_key_of_a_role_is_a_file_as_kubernetes_mounts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is a link into a folder that is a link to the folder of this version."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "..2026" / "retold_judge__api_key").write_text("k-1\n")
+    (tmp_path / "retold_judge__api_key").symlink_to("..data/retold_judge__api_key")
+    monkeypatch.setenv("RETOLD_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("RETOLD_JUDGE__PROVIDER", "openai")
+    monkeypatch.setenv("RETOLD_JUDGE__MODEL", "some-model")
+    monkeypatch.setenv("RETOLD_UTILITY__ADMISSION_MODE", "hosted_judge")
+    judge = Settings().judge
+    assert judge.api_key is not None
+    assert (judge.model, judge.api_key.get_secret_value()) == ("some-model", "k-1")
+
+
 @pytest.mark.parametrize("variable", ["RETOLD_SECRETS_DIR", "RETOLD_CONFIG_FILE"])
 def test_a_source_that_is_named_and_not_there_is_an_error(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "/not/there")
