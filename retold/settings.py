@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SECRETS_DIR = "RETOLD_SECRETS_DIR"
-"""A folder, one file a secret, named as its variable in lower case: `retold_qdrant_api_key`, `retold_judge__api_key`."""
+"""A folder, one file a secret, named as its variable in lower case: `retold_qdrant_api_key`, `retold_judge__api_key`"""
 CONFIG_FILE = "RETOLD_CONFIG_FILE"
 """A TOML file with the fields of `Settings`, nested as tables."""
 
