@@ -40,10 +40,15 @@ from retold.store import audit, outbox, reviews, transcripts
 from retold.store.changes import hold_principal
 from retold.store.engine import Transactions
 from retold.store.records import RecordNotFoundError, as_record, audited_state, owned_by
+from retold.store.settling import slot_of
 from retold.store.tables import ActivationRow, EvidenceRow, RecordRow, SessionTurnRow
 
 EVIDENCE_TURNS = 60
 """In how many of the principal's own turns evidence is looked for: those a record names, then the newest."""
+
+
+REPLACED_READ = 50
+"""Of the superseded statements about one attribute: as many as earlier turns are read for contradiction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,14 +107,37 @@ def subject(session: Session, principal: Principal, record_id: RecordId) -> Subj
         return None
     noted = session.get(ActivationRow, row.id)
     if noted is None:
-        return Subject(record=as_record(row), evaluated=False)
+        return Subject(record=as_record(row), evaluated=False, replaced=_replaced(session, row))
     same_words = noted.content_hash == row.content_hash
     return Subject(
         record=as_record(row),
+        replaced=_replaced(session, row),
         evaluated=noted.record_version == row.version,
         outcome=ActivationOutcome(noted.outcome) if same_words else None,
         reason=ActivationReason(noted.reason) if same_words else None,
         decided_at=noted.decided_at,
+    )
+
+
+def _replaced(session: Session, row: RecordRow) -> tuple[str, ...]:
+    """What had been said about the row's attribute and does not hold any more, latest first."""
+    if (slot := slot_of(row)) is None or row.supersedes is None:
+        return ()
+    return tuple(
+        other.text
+        for other in session.scalars(
+            select(RecordRow)
+            .where(
+                col(RecordRow.tenant) == row.tenant,
+                col(RecordRow.user_id) == row.user_id,
+                col(RecordRow.subject) == row.subject,
+                col(RecordRow.attribute) == row.attribute,
+                col(RecordRow.status) == RecordStatus.SUPERSEDED.value,
+            )
+            .order_by(col(RecordRow.created_at).desc(), col(RecordRow.id))
+            .limit(REPLACED_READ)
+        )
+        if slot_of(other) == slot
     )
 
 

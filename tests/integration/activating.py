@@ -113,7 +113,7 @@ def every_span_speaks_plainly() -> None:
     """Evidence and the words' own judgement are tested where they are written."""
 
     def plain(
-        text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
+        text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn], replaced: Sequence[str] = ()
     ) -> tuple[ActivationOutcome, ActivationReason]:
         return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_BROAD_PREFERENCE
 

@@ -59,6 +59,7 @@ def decide_activation(
     *,
     at: datetime,
     turns: Sequence[OwnTurn] = (),
+    replaced: Sequence[str] = (),
     policy_failure: ActivationReason | None = None,
     min_confidence: float = MIN_CONFIDENCE,
 ) -> Decision:
@@ -70,6 +71,8 @@ def decide_activation(
         at: now.
         turns: the principal's own turns the evidence was looked for in, all of them: what was said around and after
             the span belongs to the judgement. Without the turn of the evidence nothing is promoted.
+        replaced: what was said earlier about the same attribute of the same subject, and is superseded by now: that
+            the record says otherwise is a changed mind.
         policy_failure: why the policy gave nothing: `policy_timeout`, `policy_error` or `policy_malformed`.
         min_confidence: below it a proposal goes to review, whatever it says.
     """
@@ -87,7 +90,7 @@ def decide_activation(
         return ActivationOutcome.CONDITIONAL, ActivationReason.TEMPORARY_PREFERENCE
     if decision.applicability is Applicability.SCOPED:
         return ActivationOutcome.CONDITIONAL, ActivationReason.SCOPED_PREFERENCE
-    outcome, reason = judge_statement(record.text, evidence_turn, turns)
+    outcome, reason = judge_statement(record.text, evidence_turn, turns, replaced)
     if outcome is not ActivationOutcome.PROMOTE:
         return outcome, reason
     if decision.applicability is Applicability.AMBIGUOUS:

@@ -68,6 +68,8 @@ class Subject:
     """Of the last evaluation, if it was about the same statement."""
     decided_at: datetime | None = None
     """When the last evaluation was settled, whatever it was about."""
+    replaced: tuple[str, ...] = ()
+    """Texts of the superseded records about the same attribute of the same subject, of which the latest are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +187,14 @@ class ActivationService:
         async def decide(_: Embedder | None) -> tuple[ActivationOutcome, ActivationReason]:
             reason = None if failure is None else _REASONS[failure.kind]
             return decide_activation(
-                record, category, PRINCIPAL_SUBJECT, evidence, at=at, turns=turns, policy_failure=reason
+                record,
+                category,
+                PRINCIPAL_SUBJECT,
+                evidence,
+                at=at,
+                turns=turns,
+                replaced=subject.replaced,
+                policy_failure=reason,
             )
 
         outcome, reason = await aside(self.pool, decide, None)

@@ -21,13 +21,19 @@ _PLAIN_DENIALS = frozenset({ActivationReason.NEGATED, ActivationReason.RETRACTED
 """Doubts with which a sentence still takes an instruction back; with any other it is about something else."""
 
 
-def judge_statement(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]) -> Judgement:
+def judge_statement(
+    record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn], replaced: Sequence[str] = ()
+) -> Judgement:
     """Promote only what is plainly a standing response instruction in a language with a reviewed word list.
 
     A statement that holds only for a while or only somewhere is conditional; every other doubt goes to review.
+
+    Args:
+        replaced: texts of the records about the same attribute that are superseded. What they said the user has changed
+            their mind about; any other standing statement that disagrees is for a reviewer.
     """
     with read_once():
-        return _judged(record_text, evidence, turns)
+        return _judged(record_text, evidence, turns, replaced)
 
 
 def is_taken_back(record_text: str, turns: Sequence[OwnTurn]) -> bool:
@@ -53,7 +59,9 @@ def is_taken_back(record_text: str, turns: Sequence[OwnTurn]) -> bool:
     return taken_back
 
 
-def _judged(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]) -> Judgement:
+def _judged(
+    record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn], replaced: Sequence[str]
+) -> Judgement:
     said = next((turn for turn in turns if turn.turn_ref == evidence.turn_ref), None)
     if said is None or said.text[evidence.start : evidence.end] != evidence.span:
         return ActivationOutcome.CONDITIONAL, ActivationReason.NO_HOST_VERIFIED_EVIDENCE
@@ -75,7 +83,8 @@ def _judged(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTur
     if ("warnings", -1) in wanted.axes or any(sentence.has("unsafe") for sentence in recorded):
         # What reaches the profile is the record's text: it may say nothing that the span does not.
         return ActivationOutcome.REVIEW, ActivationReason.FLAGGED_UNSAFE
-    if (elsewhere := _said_elsewhere(claims, instructions, reading, said, turns)) is not None:
+    over = [claims_of(read_record(text).sentences) for text in replaced if not _adds_to_what_was_said(instructions)]
+    if (elsewhere := _said_elsewhere(claims, instructions, reading, said, turns, over)) is not None:
         return ActivationOutcome.REVIEW, elsewhere
     plain = [each for each in instructions if each.plain]
     if not plain:
@@ -86,24 +95,44 @@ def _judged(record_text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTur
 
 
 def _said_elsewhere(
-    claims: Claims, core: list[Instruction], reading: Reading, said: OwnTurn, turns: Sequence[OwnTurn]
+    claims: Claims,
+    core: list[Instruction],
+    reading: Reading,
+    said: OwnTurn,
+    turns: Sequence[OwnTurn],
+    over: Sequence[Claims],
 ) -> ActivationReason | None:
-    """Whether the user took it back later, or says something else at another place."""
+    """Whether the user took it back later, or says something else at another place, other than what is over."""
     at = turns.index(said)
     for other in turns[at + 1 :]:
         if any(sentence.has("takeback", "not_asked") for sentence in read(other.text).sentences):
             return ActivationReason.RETRACTED
     spoken = {id(each.sentence) for each in core}
-    near = [said, *turns[max(0, at - EARLIER_TURNS_READ) : at], *turns[at + 1 :]]
-    for turn in near:
+    earlier = turns[max(0, at - EARLIER_TURNS_READ) : at]
+    for turn in (said, *earlier, *turns[at + 1 :]):
         there = reading if turn is said else read(turn.text)
         for sentence in there.sentences:
             if id(sentence) in spoken:
                 continue
-            other_instruction = read_instruction(there, sentence)
-            if (other_instruction.directed or other_instruction.standing) and claims_of([sentence]).contradicts(claims):
-                return ActivationReason.CONTRADICTED
+            other, there_claims = read_instruction(there, sentence), claims_of([sentence])
+            if not (other.directed or other.standing) or not there_claims.contradicts(claims):
+                continue
+            if turn in earlier and (_is_of_its_time(there, other) or any(there_claims.supports(each) for each in over)):
+                continue
+            return ActivationReason.CONTRADICTED
     for before in turns[max(0, at - 3) : at]:
         if any(sentence.has("roleplay") for sentence in read(before.text).sentences):
             return ActivationReason.HYPOTHETICAL
     return None
+
+
+def _is_of_its_time(reading: Reading, instruction: Instruction) -> bool:
+    """Asked for once, before the wish for every reply: that is answered, and nothing to disagree with."""
+    return not instruction.standing and not is_bare(reading, instruction)
+
+
+def _adds_to_what_was_said(instructions: Sequence[Instruction]) -> bool:
+    """ "And always answer in one line": who goes on from what they said before does not seem to replace it."""
+    return any(
+        one.list == "conj" and one.start == each.sentence.start for each in instructions for one in each.sentence.found
+    )

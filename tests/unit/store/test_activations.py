@@ -105,7 +105,7 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> Policies:
     and speak plainly."""
 
     def plain(
-        text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn]
+        text: str, evidence: VerifiedEvidence, turns: Sequence[OwnTurn], replaced: Sequence[str] = ()
     ) -> tuple[ActivationOutcome, ActivationReason]:
         return ActivationOutcome.PROMOTE, ActivationReason.ELIGIBLE_BROAD_PREFERENCE
 
