@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -24,7 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
-from retold.telemetry.names import RETRIED, client_span, note
+from retold.telemetry.names import RETRIED, client_span, in_a_trace, note
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,8 @@ class Transactions:
         Raises:
             StoreUnavailableError: the database could not be read.
         """
-        with self._span("read"):
+        # What a process looks at every few seconds unasked (outbox, switches) would be most of all traces.
+        with self._span("read") if in_a_trace() else nullcontext():
             return await self._on_a_thread(self._readers, self._read, body)
 
     async def write(self, body: Callable[[Session], T]) -> T:

@@ -100,6 +100,11 @@ def client_span(name: str, attributes: dict[str, str | int]) -> Iterator[Span]:
         yield span
 
 
+def in_a_trace() -> bool:
+    """Whether a span opened now would have a parent."""
+    return trace.get_current_span().get_span_context().is_valid
+
+
 def note(event: str, span: Span | None = None, **attributes: str | int | float) -> None:
     """Add an event to a span, by default the one that is open. `error_type` becomes the conventions' name for it."""
     named = {FAILURE_TYPE if name == "error_type" else name: value for name, value in attributes.items()}

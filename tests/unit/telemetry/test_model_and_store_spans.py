@@ -17,6 +17,7 @@ from retold.models.embedding.hashing import HashingEmbedder
 from retold.policy.ports import Generation, MalformedReplyError, Message
 from retold.policy.reference.port import OutputSchema
 from retold.store.engine import Transactions, open_engine
+from retold.telemetry.names import turn_span
 from retold.telemetry.traced import CAPTURED, TracedCompletion, TracedEmbedder, TracedServingModel
 from tests.scripted import PlainPrompt
 
@@ -123,7 +124,10 @@ async def test_embeddings_and_transactions(spans: InMemorySpanExporter, tmp_path
     spans.clear()
     transactions = Transactions(open_engine(f"sqlite:///{tmp_path / 'of-somebody.db'}"))
     await transactions.read(lambda session: None)
+    assert not spans.get_finished_spans(), "a look that no turn or operation took is no trace of its own"
+    with turn_span("turn"):
+        await transactions.read(lambda session: None)
     await transactions.close()
-    read = only(spans)
+    read, _ = spans.get_finished_spans()
     assert read.attributes == {"db.system.name": "sqlite", "db.operation.name": "read"}
     assert "of-somebody" not in shown(read) and SAID not in shown(embedded)
