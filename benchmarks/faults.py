@@ -5,8 +5,9 @@
 
 On the embedded stack with real processes: `worker.py` as its settings describe it, a Temporal server, a PostgreSQL, a
 model endpoint, a Qdrant server's surface and a collector, each broken and mended in mid-traffic. For every fault: what
-hosts saw, what was lost (nothing may be: then the exit code is 1), and how long it took until everything was as
-before. `kill -9` of the worker in each of its stages is `benchmarks.crashes`, which runs as one of the parts.
+hosts saw, what was lost, and how long it took until everything was as before; the exit code is 1 if anything was lost
+or never was as before. `kill -9` of the worker in each of its stages is `benchmarks.crashes`, which runs as one of the
+parts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ from benchmarks.faults_scenarios import (
     version_faults,
     worker_and_server_faults,
 )  # fmt: skip
+from retold.client import Durability
 from retold.client.tracing import install_tracing
 from retold.store.engine import in_a_thread
 
@@ -54,7 +57,11 @@ Say = Callable[[Seen], None]
 EARLIER = "HEAD~10"
 DISK_MB = 24
 QUICK_FAULTS = 1
-"""Of each part, the first so many."""
+"""Of each dependency, the first so many; versions and processes build on what went before, and go on to their end."""
+PARTS = ("dependencies", "postgres", "disk", "clock", "versions", "processes")
+STAGES_PART = "stages"
+FILE_WIDTH = 150
+"""Columns where the tables do not go to a terminal: 80 leave all but one of them no room."""
 
 
 class Faults:
@@ -69,14 +76,7 @@ class Faults:
 
     @property
     def parts(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {
-            "dependencies": self.dependencies,
-            "postgres": self.postgres,
-            "disk": self.disk,
-            "clock": self.clock,
-            "versions": self.versions,
-            "processes": self.processes,
-        }
+        return {name: getattr(self, name) for name in PARTS}
 
     async def dependencies(self) -> None:
         """Qdrant, models and the collector, around one worker that lives through all of it."""
@@ -163,7 +163,22 @@ async def measure(folder: Path, only: Sequence[str], earlier: str, *, quick: boo
         return faults.seen
 
 
-async def killed_in_stages(folder: Path, *, quick: bool, say: Console) -> Json:
+@dataclass(frozen=True)
+class KilledInStages:
+    turns: int
+    rows: int
+    measured: Mapping[Durability, crashes.Measured]
+
+    @property
+    def lost(self) -> int:
+        return max(0, self.turns - self.rows)
+
+    def as_json(self) -> Json:
+        kept = {durability.value: crashes.killed_as_json(found) for durability, found in self.measured.items()}
+        return {"turns": self.turns, "rows": self.rows, **kept}
+
+
+async def killed_in_stages(folder: Path, *, quick: bool) -> KilledInStages:
     """One round of kills as `benchmarks.crashes` does them, both durabilities at once; quick: in two of the stages."""
     measured = {kept: crashes.Measured() for kept in crashes.KEPT}
     async with crash_rig(folder) as rig:
@@ -175,13 +190,7 @@ async def killed_in_stages(folder: Path, *, quick: bool, say: Console) -> Json:
             )
         )
         turns, rows = await rig.turns_and_rows()
-    title, head, found = next(crashes.tables(measured))
-    say.print(crashes.on_screen(title, head, found))
-    return {
-        "turns": turns,
-        "rows": rows,
-        **{kept.value: crashes.killed_as_json(measured[kept]) for kept in crashes.KEPT},
-    }
+    return KilledInStages(turns, rows, measured)
 
 
 # --- showing --------------------------------------------------------------------------------------------------
@@ -196,11 +205,38 @@ def fault_table(everything: Sequence[Seen]) -> Table:
     return table
 
 
+def stages_table(killed: KilledInStages) -> Table:
+    title, head, rows = next(crashes.tables(killed.measured))
+    return crashes.on_screen(title, head, rows)
+
+
 def one_line(seen: Seen) -> str:
     if seen.skipped:
         return f"{seen.fault}: skipped, {seen.skipped}"
     back = "NEVER as before" if seen.normal_after_s is None else f"as before after {seen.normal_after_s} s"
     return f"{seen.fault}: {seen.met} turns met it, {len(seen.lost)} lost, {back}"
+
+
+def summary(everything: Sequence[Seen], stages: KilledInStages | None) -> Iterator[str]:
+    """How many turns there were, how many are lost, and which faults were never over or not to be had here."""
+    turns = sum(seen.turns for seen in everything) + (stages.turns if stages else 0)
+    yield f"{turns} turns, {_lost(everything, stages)} lost"
+    if never := _never_as_before(everything):
+        yield f"never as before: {', '.join(never)}"
+    if left_out := [seen.fault for seen in everything if seen.skipped]:
+        yield f"skipped: {', '.join(left_out)}"
+
+
+def exit_code(everything: Sequence[Seen], stages: KilledInStages | None) -> int:
+    return 1 if _lost(everything, stages) or _never_as_before(everything) else 0
+
+
+def _lost(everything: Sequence[Seen], stages: KilledInStages | None) -> int:
+    return sum(len(seen.lost) for seen in everything) + (stages.lost if stages else 0)
+
+
+def _never_as_before(everything: Sequence[Seen]) -> list[str]:
+    return [seen.fault for seen in everything if not seen.skipped and seen.normal_after_s is None]
 
 
 def _cells(seen: Seen) -> tuple[str, ...]:
@@ -217,16 +253,18 @@ def _cells(seen: Seen) -> tuple[str, ...]:
 
 async def _both(
     asked: argparse.Namespace, folder: Path, stages_folder: Path, progress: Console
-) -> tuple[Sequence[Seen], Json | None]:
+) -> tuple[Sequence[Seen], KilledInStages | None]:
     """The kills in stages beside everything else, on a server and a store of their own: both mostly wait."""
 
-    async def stages() -> Json | None:
-        if asked.only and "stages" not in asked.only:
+    async def stages() -> KilledInStages | None:
+        if asked.only and STAGES_PART not in asked.only:
             return None
-        return await killed_in_stages(stages_folder, quick=asked.quick, say=progress)
+        killed = await killed_in_stages(stages_folder, quick=asked.quick)
+        progress.print(f"worker killed in its stages: {killed.turns} turns, {killed.lost} lost", soft_wrap=True)
+        return killed
 
     def say(seen: Seen) -> None:
-        progress.print(one_line(seen))
+        progress.print(one_line(seen), soft_wrap=True)
 
     return await asyncio.gather(
         measure(folder, asked.only, asked.earlier, quick=asked.quick, say=say),
@@ -236,11 +274,14 @@ async def _both(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the first fault of each part")
-    parser.add_argument("--only", nargs="+", default=[], help="parts, by name; `stages` is kill -9 in each stage")
+    parser.add_argument("--quick", action="store_true", help="the first fault of each dependency, and fewer stages")
+    parser.add_argument(
+        "--only", nargs="+", default=[], choices=[*PARTS, STAGES_PART],
+        help=f"parts, by name; `{STAGES_PART}` is kill -9 in each stage",
+    )  # fmt: skip
     parser.add_argument("--earlier", default=EARLIER, help=f"the commit to run beside this one (default {EARLIER})")
     asked = parser.parse_args()
-    screen, progress = Console(), Console(stderr=True)
+    screen, progress = Console(width=None if sys.stdout.isatty() else FILE_WIDTH), Console(stderr=True)
     before = load_average()
     with (
         install_tracing("retold-faults"),
@@ -248,23 +289,23 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="retold-faults-") as stages_folder,
     ):
         seen, stages = asyncio.run(_both(asked, Path(folder), Path(stages_folder), progress))
-    screen.print(fault_table(seen))
+    if seen:
+        screen.print(fault_table(seen))
+    if stages is not None:
+        screen.print(stages_table(stages))
     found = {
         "machine": machine_facts({}),
         "load_average": {"before": before, "after": load_average()},
         "faults": [each.as_json() for each in seen],
-        "worker_killed_in_stages": stages,
+        "worker_killed_in_stages": stages and stages.as_json(),
     }
     out = Path("build/faults.json")
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(found, indent=2, default=str) + "\n")
-    lost = sum(len(each.lost) for each in seen) + (stages["turns"] - stages["rows"] if stages else 0)
-    never = [each.fault for each in seen if not each.skipped and each.normal_after_s is None]
-    print(f"{sum(each.turns for each in seen)} turns, {lost} lost; load average before {before}")
-    if never:
-        print(f"never as before: {', '.join(never)}")
-    print(out)
-    return 1 if lost or never else 0
+    for line in summary(seen, stages):
+        print(line)
+    print(f"load average before {before}\n{out}")
+    return exit_code(seen, stages)
 
 
 if __name__ == "__main__":

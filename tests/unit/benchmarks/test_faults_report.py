@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from benchmarks.faults_report import Observed, lost, normal_after_s, seen
+import pytest
+from rich.console import Console
+
+from benchmarks.faults import FILE_WIDTH, KilledInStages, exit_code, fault_table, summary
+from benchmarks.faults_report import Observed, Seen, lost, normal_after_s, seen
 from benchmarks.faults_rig import Sent
+from benchmarks.faults_scenarios import skipped
 from retold.contracts.disposition import Disposition, Reason
 from retold.contracts.turn import Durability, Principal, TurnRequest, TurnResult
 from tests.unit.benchmarks.test_load_report import row
@@ -70,3 +75,32 @@ def test_an_answer_without_a_row_is_a_loss_also_when_it_came_at_the_second_askin
 )
 def test_normal_is_five_in_a_row_as_they_were_before(after: list[Sent], normal: float | None) -> None:
     assert normal_after_s([sent(5), *after], 20, USUAL_MS) == normal
+
+
+FINE = seen(observed([sent(5), sent(15), *(sent(21 + at) for at in range(5))]))
+
+
+@pytest.mark.parametrize(
+    ("faults", "stages", "code", "said"),
+    [
+        ([FINE], None, 0, ["7 turns, 0 lost"]),
+        ([FINE], KilledInStages(9, 9, {}), 0, ["16 turns, 0 lost"]),
+        ([FINE], KilledInStages(9, 7, {}), 1, ["16 turns, 2 lost"]),
+        ([replace(FINE, lost=["one"])], KilledInStages(9, 10, {}), 1, ["16 turns, 1 lost"]),
+        ([replace(FINE, normal_after_s=None)], None, 1, ["7 turns, 0 lost", "never as before: f"]),
+        ([FINE, skipped("g", "not root")], None, 0, ["7 turns, 0 lost", "skipped: g"]),
+    ],
+)
+def test_the_exit_code_and_the_last_lines_say_the_same(
+    faults: list[Seen], stages: KilledInStages | None, code: int, said: list[str]
+) -> None:
+    assert (exit_code(faults, stages), list(summary(faults, stages))) == (code, said)
+
+
+def test_in_a_file_the_table_has_room_for_every_column() -> None:
+    longest = replace(FINE, fault="a fault with a name", notes=["the last 20 turns by bundle: {'a': 5, 'b': 15}"])
+    console = Console(width=FILE_WIDTH, color_system=None)
+    with console.capture() as captured:
+        console.print(fault_table([longest]))
+    for told in ("a fault with a name", "1 x regenerated/admitted", "usually 100 ms", "0 of 7 turns", "after 0.0 s"):
+        assert told in captured.get()
