@@ -114,19 +114,19 @@ def _said_elsewhere(
         for sentence in there.sentences:
             if id(sentence) in spoken:
                 continue
-            other, there_claims = read_instruction(there, sentence), claims_of([sentence])
-            if not (other.directed or other.standing) or not there_claims.contradicts(claims):
+            instruction, against = read_instruction(there, sentence), claims_of([sentence])
+            if not (instruction.directed or instruction.standing) or not against.contradicts(claims):
                 continue
-            if turn in earlier and (_is_of_its_time(there, other) or any(there_claims.supports(each) for each in over)):
-                continue
-            return ActivationReason.CONTRADICTED
+            is_over = _was_for_once(there, instruction) or any(each.supports(against) for each in over)
+            if turn not in earlier or not is_over:
+                return ActivationReason.CONTRADICTED
     for before in turns[max(0, at - 3) : at]:
         if any(sentence.has("roleplay") for sentence in read(before.text).sentences):
             return ActivationReason.HYPOTHETICAL
     return None
 
 
-def _is_of_its_time(reading: Reading, instruction: Instruction) -> bool:
+def _was_for_once(reading: Reading, instruction: Instruction) -> bool:
     """Asked for once, before the wish for every reply: that is answered, and nothing to disagree with."""
     return not instruction.standing and not is_bare(reading, instruction)
 

@@ -91,3 +91,13 @@ async def test_what_was_asked_for_once_is_no_standing_preference_to_disagree_wit
     await hear(store, "What is the moon made of? Answer in English this time.", NOON)
     await hear(store, FRENCH, NOON + HOUR, attribute="answer_language")
     assert await activations(store) == {FRENCH: Activation.AMBIENT}
+
+
+async def test_what_was_said_with_the_replaced_preference_is_not_replaced_with_it(store: Store) -> None:
+    both = "Always answer in French and always be brief."
+    await hear(store, both, NOON, attribute=None)
+    await hear(store, FRENCH, NOON + HOUR, attribute="answer_language")
+    later = "Always answer in German, in great detail."
+    await hear(store, later, NOON + 2 * HOUR, attribute="answer_language")
+    assert (await statuses(store))[FRENCH] is RecordStatus.SUPERSEDED
+    assert (await activations(store))[later] is Activation.CONDITIONAL, "nobody said that it may be long"
