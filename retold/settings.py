@@ -224,6 +224,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="RETOLD_",
         env_nested_delimiter="__",
+        # One field said otherwise leaves its neighbours as they are: a timeout by environment switches no memory off.
+        nested_model_default_partial_update=True,
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,  # an input may be a key

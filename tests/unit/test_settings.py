@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
+from retold.contracts.config import UtilityAwareConfig
 from retold.settings import Settings
 
 
@@ -21,6 +24,23 @@ def test_numbers_of_the_path_can_be_given_by_environment(monkeypatch: pytest.Mon
     assert (settings.utility.draft_timeout_ms, settings.utility.latency_budget_ms) == (3_000, 800)
     assert (settings.utility.max_gaps, settings.utility.shadow) == (2, False)
     assert settings.retrieval.max_tokens == 900
+
+
+def test_one_field_said_otherwise_leaves_the_others_as_they_were(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = Settings()
+    monkeypatch.setenv("RETOLD_UTILITY__SHED_AFTER_MS", "2000")
+    monkeypatch.setenv("RETOLD_WORKER__CONCURRENT_TURNS", "48")
+    settings = Settings()
+    assert settings.utility == before.utility.model_copy(update={"shed_after_ms": 2_000})
+    assert settings.worker == before.worker.model_copy(update={"concurrent_turns": 48})
+    file = tmp_path / "retold.toml"
+    file.write_text("[utility]\nshed_after_ms = 3000\nlatency_budget_ms = 800\n")
+    monkeypatch.setenv("RETOLD_CONFIG_FILE", str(file))
+    assert Settings().utility == before.utility.model_copy(update={"shed_after_ms": 2_000, "latency_budget_ms": 800})
+    whole = UtilityAwareConfig(shadow=False)
+    assert Settings(utility=whole).utility == whole, "what is given whole, in code, is meant whole"
 
 
 @pytest.mark.parametrize("value", ["soon", "-5", "1.5", "0x10", "²", ""])
