@@ -68,12 +68,12 @@ class RebuildIndexWorkflow:
         built = await self._brought_into_line(begun.name, "build")
         for number in range(CHECKS_MAX):
             checked = await self._brought_into_line(begun.name, f"check-{number + 1}")
-            if checked.found == 0:
+            if checked.followable == 0:  # what cannot be read is in neither index, and the report names it
                 break
         else:
             raise refusal(
-                f"{begun.name} does not come into line: {checked.found} differences after {CHECKS_MAX} comparisons "
-                f"({', '.join(checked.differences)}); the old index answers on, and `retold doctor` may say why"
+                f"{begun.name} does not come into line: {checked.followable} differences after {CHECKS_MAX} "
+                f"comparisons ({', '.join(checked.differences)}); the old index answers on, and `retold doctor` may say why"
             )
         if wanted.hold:
             return RebuildReport(generation=begun, built=built, checked=checked, switched=False)

@@ -17,6 +17,7 @@ from retold.contracts import names
 from retold.contracts.indexing import (
     Difference,
     Generation,
+    IndexFinding,
     IndexOverview,
     OverviewInput,
     RebuildInput,
@@ -37,6 +38,7 @@ _MEANING = {
     Difference.EXTRA: "points of records that are not to be found",
     Difference.UNREADABLE: "points that say not whose they are",
     Difference.LAGGING: "records whose change the index does not take",
+    Difference.UNREADABLE_RECORD: "records whose row in the store cannot be read",
 }
 
 
@@ -50,7 +52,8 @@ def reconcile(
     """Compare every record with the index, and every point of the index with its record.
 
     Ids, versions, everything that is filtered by, and whether both vectors are there; while records are being
-    written. Interrupted, the same command goes on with the same comparison. Exit code 1 if differences remain.
+    written. Interrupted, the same command goes on with the same comparison. A record that cannot be read is named and
+    stops nothing. Exit code 1 if differences remain.
     """
     report = _operate(
         context,
@@ -81,7 +84,8 @@ def rebuild(
 
     Both follow every change. When the new one is proved equal to the store, workers that start from then on answer
     from it, with its embedder; restart them one by one. The old one is dropped when the last has moved. Interrupted
-    or killed, the same command goes on.
+    or killed, the same command goes on. Exit code 1 if there are records that cannot be read: they are named, and in no
+    index.
     """
     report = _operate(
         context,
@@ -92,13 +96,21 @@ def rebuild(
     )
     if as_json:
         write_json(report)
-        return
+    else:
+        _show_rebuilt(report)
+    if not report.checked.equal:
+        raise typer.Exit(1)
+
+
+def _show_rebuilt(report: RebuildReport) -> None:
     _say(f"built {report.generation.name} for {report.generation.embedder}")
-    _say(f"{report.checked.indexed:,} records indexed; compared with the store: equal")
+    said = "equal" if report.checked.equal else "equal, but for records that cannot be read"
+    _say(f"{report.checked.indexed:,} records indexed; compared with the store: {said}")
     if report.switched:
         _say("switched: restart the workers one by one; the old index goes when the last of them has moved")
     else:
         _say("held: it follows every change; `retold rebuild-index` without --hold switches to it")
+    _show_findings(report.checked)
 
 
 def generations(context: typer.Context, as_json: options.AsJson = False) -> None:
@@ -135,21 +147,33 @@ def _show_report(report: ReconcileReport) -> None:
     _say(f"{'records compared':<18}{report.records:>9,}")
     _say(f"{'of them indexed':<18}{report.indexed:>9,}")
     _say(f"{'points compared':<18}{report.points:>9,}")
-    for difference, found in report.differences.items():
-        _say(f"{difference.value:<18}{found:>9,}  {_MEANING[difference]}")
-    for finding in report.findings:
-        _say(f"  {finding.difference.value} {finding.record_id or finding.point}: {finding.detail}")
-    if report.found > len(report.findings):
-        _say(f"  and {report.found - len(report.findings):,} more")
+    _show_findings(report)
     if report.found == 0:
         _say("store and index are equal")
     elif report.equal:
         _say(f"{report.repaired:,} repaired; store and index are equal now")
     else:
         repaired = f"{report.repaired:,} repaired, " if report.repaired else ""
-        _say(
-            f"{repaired}{report.left:,} differ: `retold reconcile --repair`, or `retold doctor` says what is in the way"
+        only_unreadable = report.left == report.found - report.followable
+        hint = (
+            "nothing but putting their rows right in the store will help"
+            if only_unreadable
+            else "`retold reconcile --repair`, or `retold doctor` says what is in the way"
         )
+        _say(f"{repaired}{report.left:,} differ: {hint}")
+
+
+def _show_findings(report: ReconcileReport) -> None:
+    for difference, found in report.differences.items():
+        _say(f"{difference.value:<18}{found:>9,}  {_MEANING[difference]}")
+    for finding in report.findings:
+        _say(f"  {finding.difference.value} {_whose(finding)}: {finding.detail}")
+    if report.found > len(report.findings):
+        _say(f"  and {report.found - len(report.findings):,} more")
+
+
+def _whose(finding: IndexFinding) -> str:
+    return "/".join(part for part in (finding.tenant, finding.record_id or finding.point) if part is not None)
 
 
 def _show_generations(found: tuple[Generation, ...], as_json: bool) -> None:

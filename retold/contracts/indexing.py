@@ -42,11 +42,24 @@ class Difference(StrEnum):
     """The index has a point that does not say which record it is of, or lies under another record's key."""
     LAGGING = "lagging"
     """The point differs, and the outbox still has the record's change."""
+    UNREADABLE_RECORD = "unreadable_record"
+    """The store's row cannot be read, whatever the index has: nothing but a repair of the row makes it right."""
+
+
+class UnreadableRecord(Contract):
+    """A row that is no record: written by a version with other rules, or damaged."""
+
+    record_id: RecordId
+    tenant: str
+    problem: str
+    """Which columns, and why. Never their content."""
 
 
 class IndexFinding(Contract):
     difference: Difference
     record_id: RecordId | None = None
+    tenant: str | None = None
+    """Whose record it is, where its row cannot be read and somebody has to look at it."""
     point: str
     """The engine's own id of the point."""
     detail: str
@@ -97,6 +110,11 @@ class ReconcileReport(Contract):
     @property
     def equal(self) -> bool:
         return self.left == 0
+
+    @property
+    def followable(self) -> int:
+        """Differences found that are the index's: what no reader of the store could follow is not among them."""
+        return self.found - self.differences.get(Difference.UNREADABLE_RECORD, 0)
 
     def plus(self, other: Self) -> Self:
         kinds = [kind for kind in Difference if kind in self.differences or kind in other.differences]

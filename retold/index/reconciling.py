@@ -3,7 +3,8 @@
 A difference is one only if it stands still. Between reading a record and reading its point either may change, so what
 looks different is looked at again: record, outbox, point, record. A change is in the outbox from its commit until the
 index has flushed it; so when the record is the same before and after, and the outbox had nothing of it after the
-first look, the point must show it. What keeps moving is followed, and looked at again after a moment.
+first look, the point must show it. What keeps moving is followed, and looked at again after a moment. A record that
+cannot be read is named, belongs in no index, and stops nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from retold.contracts.indexing import (
     ReconcileReport,
     ReconcileStep,
     ReconcileStepResult,
+    UnreadableRecord,
 )  # fmt: skip
 from retold.contracts.record import MemoryRecord, RecordId
 from retold.index.filters import Key
@@ -43,7 +45,7 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
 class ReconciledStore(Protocol):
     async def record_ids(self, after: RecordId | None, limit: int) -> Sequence[RecordId]: ...
 
-    async def records_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]: ...
+    async def each_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord | UnreadableRecord]: ...
 
     async def pending_index_among(self, ids: Collection[RecordId]) -> set[RecordId]: ...
 
@@ -97,10 +99,11 @@ class Reconciler:
     async def _records(self, after: str | None, repair: bool) -> tuple[ReconcileReport, str | None]:
         """Every record that belongs in the index against its point."""
         ids = await self._store.record_ids(after, PAGE)
-        records = await self._store.records_by_id(ids)
-        standing = [id for id in ids if id in records and belongs_in_index(records[id])]
+        records = await self._store.each_by_id(ids)
+        standing = [id for id in ids if _belongs(records.get(id))]
+        unreadable = [id for id in ids if isinstance(records.get(id), UnreadableRecord)]
         points = await self._index.inspect(standing)
-        suspects = [id for id in standing if self._compare(id, records[id], points.get(id)) is not None]
+        suspects = [id for id in standing if self._compare(id, records[id], points.get(id)) is not None] + unreadable
         found = await self._confirmed(suspects)
         report = await self._reported(found, [], repair)
         report = report.model_copy(update={"records": len(ids), "indexed": len(standing)})
@@ -110,10 +113,8 @@ class Reconciler:
         """Every point against its record: what must not be there. What is wrong with the rest was found by records."""
         page = await self._index.scan(after)
         owners = {each.key: _owner(each) for each in page.points}
-        records = await self._store.records_by_id([id for id in owners.values() if id is not None])
-        suspects = [
-            id for id in owners.values() if id is not None and not (id in records and belongs_in_index(records[id]))
-        ]
+        records = await self._store.each_by_id([id for id in owners.values() if id is not None])
+        suspects = [id for id in owners.values() if id is not None and not _belongs(records.get(id))]
         found = {
             id: each
             for id, each in (await self._confirmed(suspects)).items()
@@ -140,15 +141,17 @@ class Reconciler:
                 await self._indexer.drain()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
-            before = await self._store.records_by_id(suspects)
+            before = await self._store.each_by_id(suspects)
             pending = await self._store.pending_index_among(suspects)
             points = await self._index.inspect(suspects)
-            after = await self._store.records_by_id(suspects)
+            after = await self._store.each_by_id(suspects)
             lagging = {}
             for id in suspects:
                 if (found := self._compare(id, before.get(id), points.get(id))) is None:
                     continue
-                if id in pending or before.get(id) != after.get(id):
+                if found.difference is Difference.UNREADABLE_RECORD:
+                    settled[id] = found  # following it again would not make it readable
+                elif id in pending or before.get(id) != after.get(id):
                     lagging[id] = found.model_copy(update={"difference": Difference.LAGGING})
                 else:
                     settled[id] = found
@@ -163,7 +166,7 @@ class Reconciler:
         findings = (*found.values(), *unreadable)
         repaired = 0
         if repair and findings:
-            left = await self._repaired(list(found))
+            left = await self._repaired(found)
             await self._index.delete_points([each.point for each in unreadable])
             repaired = len(findings) - len(left)
         return ReconcileReport(
@@ -172,19 +175,30 @@ class Reconciler:
             findings=findings[:FINDINGS_MAX],
         )
 
-    async def _repaired(self, ids: Sequence[RecordId]) -> Mapping[RecordId, IndexFinding]:
-        """What still differs when these were brought into line."""
+    async def _repaired(self, found: Mapping[RecordId, IndexFinding]) -> Mapping[RecordId, IndexFinding]:
+        """What still differs when these were brought into line. Of what cannot be read the index keeps nothing."""
+        unreadable = {id: each for id, each in found.items() if each.difference is Difference.UNREADABLE_RECORD}
+        await self._index.delete(list(unreadable))
+        ids = [id for id in found if id not in unreadable]
         if self._through_outbox:
             await self._store.enqueue_index(ids, self._now())
             await self._indexer.drain()
         else:
             await self._indexer.bring(self._target, ids)
-        return await self._confirmed(ids)
+        return {**await self._confirmed(ids), **unreadable}
 
     def _compare(
-        self, id: RecordId, record: MemoryRecord | None, point: ScannedPoint | None
+        self, id: RecordId, record: MemoryRecord | UnreadableRecord | None, point: ScannedPoint | None
     ) -> IndexFinding | None:  # fmt: skip
         """How a point differs from what its record, as it is, should look like in the index; None: not at all."""
+        if isinstance(record, UnreadableRecord):
+            return IndexFinding(
+                difference=Difference.UNREADABLE_RECORD,
+                record_id=id,
+                tenant=record.tenant,
+                point=point_id(id),
+                detail=record.problem,
+            )
         expected = record if record is not None and belongs_in_index(record) else None
 
         def differs(difference: Difference, detail: str) -> IndexFinding:
@@ -232,6 +246,10 @@ def _wrong_keys(record: MemoryRecord, point: ScannedPoint) -> list[str]:
     shown = {key: value for key, value in point.payload.items() if key != Key.SKETCH}
     wrong = {key for key in expected.keys() | shown.keys() if expected.get(key) != shown.get(key)}
     return sorted(wrong | ({Key.SKETCH.value} if not point.payload.get(Key.SKETCH) else set()))
+
+
+def _belongs(record: MemoryRecord | UnreadableRecord | None) -> bool:
+    return isinstance(record, MemoryRecord) and belongs_in_index(record)
 
 
 def _state(record: MemoryRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from retold.contracts.indexing import OutboxLag
+from retold.contracts.indexing import OutboxLag, UnreadableRecord
 from retold.contracts.outbox import OutboxEntry
 from retold.contracts.record import MemoryRecord, RecordId
 from retold.store import outbox, records
@@ -86,6 +86,10 @@ class IndexLedger:
     async def records_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
         """The named records of any principal and status: for the indexer, never for a turn."""
         return await self._transactions.read(lambda session: records.records_by_id(session, ids))
+
+    async def each_by_id(self, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord | UnreadableRecord]:
+        """Like `records_by_id`, and one that cannot be read keeps no other from being read."""
+        return await self._transactions.read(lambda session: records.each_by_id(session, ids))
 
     async def record_ids(self, after: RecordId | None, limit: int) -> Sequence[RecordId]:
         """The ids of records of any principal and status, in order, beginning after one."""

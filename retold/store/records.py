@@ -9,9 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
+from retold.contracts.indexing import UnreadableRecord
 from retold.contracts.lifecycle import ReadRecordsInput
 from retold.contracts.record import (
     ACTIVE_STATUSES,
@@ -115,6 +117,41 @@ def load_current(
 
 def records_by_id(session: Session, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord]:
     return {record.id: record for record in _read(session, _RECORD.where(_records.c.id.in_(ids)))}
+
+
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What reading a damaged row raises: the contract, or a column's type that finds no time and no JSON in it."""
+
+
+def each_by_id(session: Session, ids: Collection[RecordId]) -> Mapping[RecordId, MemoryRecord | UnreadableRecord]:
+    """All of them at once; one by one only when one cannot be read."""
+    try:
+        return records_by_id(session, ids)
+    except _UNREADABLE:
+        found = {id: _read_alone(session, id) for id in ids}
+        return {id: each for id, each in found.items() if each is not None}
+
+
+def _read_alone(session: Session, id: RecordId) -> MemoryRecord | UnreadableRecord | None:
+    try:
+        return records_by_id(session, [id]).get(id)
+    except ValidationError as error:
+        wrong = {str(detail["loc"][0]): detail["type"] for detail in error.errors() if detail["loc"]}
+    except _UNREADABLE:
+        wrong = _unreadable_columns(session, id)
+    tenant = session.scalar(select(_records.c.tenant).where(_records.c.id == id))
+    problem = ", ".join(f"{column} ({why})" for column, why in wrong.items()) or "its columns do not go together"
+    return UnreadableRecord(record_id=id, tenant=str(tenant), problem=problem)
+
+
+def _unreadable_columns(session: Session, id: RecordId) -> dict[str, str]:
+    wrong = {}
+    for name, column in _RECORD.selected_columns.items():
+        try:
+            session.execute(select(column).where(_records.c.id == id)).all()
+        except _UNREADABLE as error:
+            wrong[name] = type(error).__name__
+    return wrong
 
 
 def record_ids(session: Session, after: RecordId | None, limit: int) -> Sequence[RecordId]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from retold.contracts.indexing import ReconcileReport, ReconcileStep
@@ -48,6 +49,13 @@ class Worker:
             outbox.append(session, [record_id], datetime.now(UTC))
 
         await self.store._transactions.write(changed)
+
+    async def damage(self, record_id: RecordId, column: str, value: str) -> None:
+        """Have the row hold what no version of Retold writes, and tell nobody."""
+        damaged = text(f"UPDATE records SET {column} = :value WHERE id = :id")
+        await self.store._transactions.write(
+            lambda session: session.execute(damaged, {"value": value, "id": record_id}).close()
+        )
 
     async def delete(self, record_id: RecordId) -> None:
         await self.change(record_id, status=RecordStatus.DELETED.value)

@@ -142,6 +142,22 @@ async def test_the_index_is_built_for_the_next_embedder_held_and_switched(
             await operations.rebuild()
 
 
+async def test_a_record_that_cannot_be_read_is_named_and_keeps_no_new_index_from_serving(
+    client: Client, store: Store, tmp_path: Path
+) -> None:
+    async with operating(client, store, tmp_path, [OLD, NEW]) as (running, operations):
+        tea, cat = await running.import_texts("Ann drinks tea", "Ann has a cat")
+        await running.indexer.drain()
+        await running.damage(cat, "status", "mislaid")
+        compared = await operations.reconcile()
+        assert compared.differences == {Difference.UNREADABLE_RECORD: 1}
+        rebuilt = await operations.rebuild()
+        assert (rebuilt.switched, rebuilt.checked.equal, rebuilt.checked.followable) == (True, False, 0)
+        assert [(each.record_id, each.detail) for each in rebuilt.checked.findings] == [(cat, "status (enum)")]
+    async with operating(client, store, tmp_path, [OLD, NEW]) as (running, operations):
+        assert await running.found("Ann") == [tea]
+
+
 async def test_what_is_being_built_can_be_abandoned(client: Client, store: Store, tmp_path: Path) -> None:
     async with operating(client, store, tmp_path, [OLD]) as (running, operations):
         await running.import_texts("Ann drinks tea")

@@ -28,7 +28,7 @@ from retold.models.embedding.hashing import HashingEmbedder
 from retold.store.store import Store
 from tests.integration.index.conftest import MakeHome
 from tests.integration.index.following import Worker, reconciled, worker
-from tests.integration.index.records import put, record
+from tests.integration.index.records import ANN, put, record
 
 TEXTS = [f"Fact number {n}" for n in range(10)]
 _SENTINEL: dict[Key, PayloadValue] = {Key.VERSION: 77, Key.NAMES: ["somebody"]}
@@ -180,6 +180,37 @@ async def test_what_the_index_cannot_take_stays_a_difference_with_its_name(
         embedder.spoilt = None
         assert (await running.reconcile(repair=True)).equal
         assert (await store.index_lag(datetime.now(UTC))).pending > 0, "what was set aside is tried once more later"
+
+
+DAMAGE = {
+    "a word its contract does not know": ("status", "mislaid"),
+    "a time that is none": ("created_at", "yesterday"),
+    "JSON that is none": ("entities", "{broken"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_record_that_cannot_be_read_is_named_and_stops_no_other(
+    running: Worker, ids: list[RecordId], damage: str
+) -> None:
+    damaged, lost = ids[3], ids[5]
+    column, value = DAMAGE[damage]
+    await running.damage(damaged, column, value)
+    await (await raw(running)).delete_points([point_id(lost)])
+
+    report = await running.reconcile()
+    assert report.differences == {Difference.MISSING: 1, Difference.UNREADABLE_RECORD: 1}
+    assert (report.records, report.left, report.followable) == (10, 2, 1)
+    named = {each.record_id: each for each in report.findings}
+    assert named[damaged].tenant == ANN.tenant
+    assert named[damaged].detail.startswith(f"{column} (")
+    assert value not in report.model_dump_json()
+
+    repaired = await running.reconcile(repair=True)
+    assert (repaired.repaired, repaired.left, repaired.equal) == (1, 1, False)
+    index = await raw(running)
+    assert set(await index.inspect(ids)) == set(ids) - {damaged}, "the others are there, of this one nothing is"
+    assert (await running.reconcile()).differences == {Difference.UNREADABLE_RECORD: 1}
 
 
 async def test_steps_are_bounded_and_can_be_repeated_from_anywhere(

@@ -27,6 +27,11 @@ FINDING = IndexFinding(difference=Difference.STALE, record_id="rec-1", point="p1
 EQUAL = ReconcileReport(records=1_200, indexed=1_000, points=1_000)
 DIFFERENT = EQUAL.plus(ReconcileReport(differences={Difference.STALE: 1, Difference.MISSING: 99}, findings=(FINDING,)))
 REPAIRED = DIFFERENT.plus(ReconcileReport(repaired=100))
+DAMAGED = IndexFinding(
+    difference=Difference.UNREADABLE_RECORD, record_id="rec-2", tenant="acme", point="p2", detail="status (enum)"
+)
+UNREADABLE = ReconcileReport(differences={Difference.UNREADABLE_RECORD: 1}, findings=(DAMAGED,))
+BUT_FOR_ONE = EQUAL.plus(UNREADABLE)
 PARTLY = DIFFERENT.plus(ReconcileReport(repaired=60))
 BUILDING = Generation(name="index-g1", role=GenerationRole.BUILDING, embedder="new")
 
@@ -78,6 +83,35 @@ def test_a_comparison_is_joined_by_its_kind(retold: Retold, answers: dict[Any, A
     assert answers["asked"] == (ReconcileInput(), "index/reconcile")
     retold("reconcile", "--repair")
     assert answers["asked"] == (ReconcileInput(repair=True), "index/repair")
+
+
+@pytest.mark.parametrize(
+    ("report", "last"),
+    [
+        (BUT_FOR_ONE, "1 differ: nothing but putting their rows right"),
+        (REPAIRED.plus(UNREADABLE), "100 repaired, 1 differ: nothing but putting their rows right"),
+        (DIFFERENT.plus(UNREADABLE), "101 differ: `retold reconcile --repair`"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named_and_is_no_success(
+    retold: Retold, answers: dict[Any, Any], report: ReconcileReport, last: str
+) -> None:
+    answers[ReconcileInput] = report
+    ran = retold("reconcile")
+    assert ran.code == 1
+    assert "unreadable_record acme/rec-2: status (enum)" in ran.out
+    assert ran.out.splitlines()[-1].startswith(last)
+
+
+def test_a_rebuild_that_could_not_read_a_record_names_it_and_is_no_success(
+    retold: Retold, answers: dict[Any, Any]
+) -> None:
+    answers[RebuildInput] = RebuildReport(generation=BUILDING, built=DIFFERENT, checked=BUT_FOR_ONE, switched=True)
+    ran = retold("rebuild-index")
+    assert ran.code == 1
+    assert "equal, but for records that cannot be read" in ran.out
+    assert "unreadable_record acme/rec-2: status (enum)" in ran.out
+    assert retold("rebuild-index", "--json").code == 1
 
 
 @pytest.mark.parametrize(("switched", "said"), [(True, "restart the workers one by one"), (False, "held:")])
