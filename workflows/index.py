@@ -73,7 +73,8 @@ class RebuildIndexWorkflow:
         else:
             raise refusal(
                 f"{begun.name} does not come into line: {checked.followable} differences after {CHECKS_MAX} "
-                f"comparisons ({', '.join(checked.differences)}); the old index answers on, and `retold doctor` may say why"
+                f"comparisons ({', '.join(checked.differences)}); the old index answers on, and "
+                "`retold doctor` may say why"
             )
         if wanted.hold:
             return RebuildReport(generation=begun, built=built, checked=checked, switched=False)
