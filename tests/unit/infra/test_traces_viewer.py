@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.unit.infra.test_what_is_deployed import loaded
-
-VIEWER = loaded(Path(__file__).parents[3] / "infra" / "traces.py")
+from infra import traces as viewer
 
 
 class Opened:
@@ -26,14 +22,14 @@ class Opened:
 
 def test_a_receiver_that_would_listen_everywhere_listens_here() -> None:
     server = Opened()
-    here = VIEWER.OnLoopback(server)
+    here = viewer.OnLoopback(server)
     assert here.add_insecure_port("[::]:4317") == 4317
     here.start()
     assert server.addresses == ["127.0.0.1:4317"] and server.started
 
 
 def test_it_fetches_nothing_and_reports_nothing() -> None:
-    assert VIEWER.SETTINGS["PHOENIX_HOST"] == "127.0.0.1"
+    assert viewer.SETTINGS["PHOENIX_HOST"] == "127.0.0.1"
     assert (
-        VIEWER.SETTINGS["PHOENIX_ALLOW_EXTERNAL_RESOURCES"] == VIEWER.SETTINGS["PHOENIX_TELEMETRY_ENABLED"] == "false"
+        viewer.SETTINGS["PHOENIX_ALLOW_EXTERNAL_RESOURCES"] == viewer.SETTINGS["PHOENIX_TELEMETRY_ENABLED"] == "false"
     )
