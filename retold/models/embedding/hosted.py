@@ -19,6 +19,8 @@ from retold.models.embedding.errors import (
 from retold.policy.ports import EmbedderIdentity
 
 MAX_TEXTS_PER_CALL = 128
+NO_KEY = "none"
+"""Sent to an endpoint that asks for no key: the client library insists on one."""
 
 
 class HostedEmbedder:
@@ -41,10 +43,11 @@ class HostedEmbedder:
         """Probe the endpoint once for the model's dimension.
 
         Args:
+            api_key: empty where the endpoint asks for none.
             revision: whatever tells two weights of the same model name apart; the endpoint does not say.
             timeout_s: hard limit of every call, seconds.
         """
-        client = AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=0)
+        client = AsyncOpenAI(base_url=base_url, api_key=api_key or NO_KEY, timeout=timeout_s, max_retries=0)
         try:
             probe = await _rows(client, model, ["probe"])
         except BaseException:

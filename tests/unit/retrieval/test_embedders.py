@@ -160,6 +160,12 @@ async def connected(url: str, timeout_s: float = 5.0) -> HostedEmbedder:
     return await HostedEmbedder.connect(base_url=url, model="embed-1", api_key="k", revision="r1", timeout_s=timeout_s)
 
 
+async def test_an_endpoint_that_asks_for_no_key_needs_none(service: tuple[Service, str]) -> None:
+    _, url = service
+    async with await HostedEmbedder.connect(base_url=url, model="embed-1", api_key="") as embedder:
+        assert embedder.identity.dimension == 2
+
+
 async def test_a_hosted_model_is_probed_for_its_dimension_and_asked_in_parts(service: tuple[Service, str]) -> None:
     told, url = service
     async with await connected(url) as embedder:
