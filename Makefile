@@ -39,7 +39,8 @@ test: lint
 	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 # PostgreSQL, Temporal, and our image from our Dockerfile, as containers: images are built here, a Docker is started
-# here (as root, from Debian's docker.io and mmdebstrap) if none answers. About four minutes.
+# here (as root, from Debian's docker.io and mmdebstrap) if none answers. Three to four minutes. Where none can be
+# started nothing has run, which is a failure here too; .ci/run tells the two apart.
 test-containers: $(VENV)/installed build/infra-venv/installed
 	@$(BIN)/python -m infra.containers
 

