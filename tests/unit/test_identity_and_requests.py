@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from retold.client import FallbackResult, InvalidTurnError, UnreachableError, connect
 from retold.contracts.identity import decision_id, request_digest, session_key, turn_ref, turn_workflow_id
+from retold.contracts.refusal import NO_NAME, refusal_text
 from retold.contracts.turn import Durability, HostGeneration, Principal, TurnOptions, TurnRequest
 from tests.scripted import ANNA
 
@@ -82,6 +83,23 @@ def test_a_refusal_names_its_field(fields: dict[str, object], said: str) -> None
     with pytest.raises(ValidationError) as refused:
         TurnRequest.model_validate(request)
     assert said in {".".join(str(part) for part in error["loc"]) for error in refused.value.errors()}
+
+
+def test_a_refusal_repeats_nothing_that_only_its_sender_could_have_written() -> None:
+    sent = {
+        "mode": 1,
+        "My wife is called Berta": 2,
+        "x" * 100: 3,
+        "nul\x00": 4,
+        **{f"k{at}": at for at in range(5_000)},
+    }
+    with pytest.raises(ValidationError) as refused:
+        Principal.model_validate({"tenant": "a", "user": "b", **sent})
+    said = refusal_text(refused.value)
+    assert "mode: Extra inputs are not permitted" in said
+    assert said.count(f"{NO_NAME}: Extra inputs are not permitted") == 3
+    assert not any(word in said for word in ("Berta", "xxx", "\x00"))
+    assert said.endswith("and 4984 more") and len(said) < 2_000
 
 
 def test_a_host_that_generates_itself_cannot_ask_for_durability_turn() -> None:
