@@ -17,6 +17,7 @@ from infra.grafana import panels
 from infra.grafana.build import DASHBOARDS
 from infra.grafana.panels import Dashboard
 from infra.grafana.queries import IN_HAND
+from retold.contracts.disposition import Disposition, Reason
 from retold.settings import WorkerSettings
 from retold.telemetry.metrics import INSTRUMENTS, Instrument
 
@@ -28,6 +29,8 @@ RECORDED = {rule["record"] for group in RULES["groups"] for rule in group["rules
 SCALER = yaml.safe_load((INFRA / "kubernetes" / "base" / "worker-scaling.yaml").read_text())
 NOT_OURS = {"up": {"job"}} | {each.name: set(each.attributes) for each in metrics_table.SDK_METRICS}
 """Prometheus' own and the SDK's, with the labels that may be asked for."""
+DECISIONS = "retold_turn_decisions_total"
+CLOSED = {"reason": {each.value for each in Reason}, "disposition": {each.value for each in Disposition}}
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.uid)
@@ -63,8 +66,11 @@ def test_every_query_parses_and_asks_for_metrics_and_labels_that_exist(where: st
         if name in RECORDED:
             continue
         known = NOT_OURS.get(re.sub(r"_(bucket|count)$", "", name)) or set(_instrument(name).attributes)
-        unknown = labels - known - {"le", "job", "instance"}
+        unknown = set(labels) - known - {"le", "job", "instance"}
         assert not unknown, f"{name} has no label {unknown}"
+        for label, words in CLOSED.items():
+            named = set(labels.get(label, "").split("|")) - {""}
+            assert name != DECISIONS or named <= words, f"no turn has {label} {named - words}"
 
 
 def test_every_alert_has_a_test_that_fires_it_and_every_metric_that_wakes_somebody_an_alert() -> None:
@@ -121,10 +127,10 @@ def _instrument(name: str) -> Instrument:
     raise AssertionError(f"no instrument is called {name} in Prometheus")
 
 
-def _selectors(node: Any) -> Iterator[tuple[str, set[str]]]:
-    """Metric name and matched labels of every selector below a node of the parsed query."""
+def _selectors(node: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    """Metric name of every selector below a node of the parsed query, and what its labels are matched with."""
     if isinstance(node, promql_parser.VectorSelector):
-        yield node.name or "", {matcher.name for matcher in node.matchers.matchers}
+        yield node.name or "", {matcher.name: matcher.value for matcher in node.matchers.matchers}
     elif isinstance(node, promql_parser.MatrixSelector):
         yield from _selectors(node.vector_selector)
     for attribute in ("lhs", "rhs", "expr"):
