@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from retold.contracts._base import Contract, Name, NewRecordText, UtcTime
 from retold.contracts.record import (
+    ComparedName,
     Entity,
     MemoryRecord,
     RecordId,
@@ -98,7 +99,7 @@ class CorrectInput(RecordChange):
 
     text: NewRecordText
     type: RecordType | None = None
-    attribute: Name | None = None
+    attribute: ComparedName | None = None
     category: RetrievalCategory | None = None
     entities: Annotated[tuple[Entity, ...], Field(max_length=32)] | None = None
     valid_from: UtcTime | None = None
@@ -144,8 +145,8 @@ class ReadRecordsInput(Contract):
     """With the record's audited changes."""
     statuses: tuple[RecordStatus, ...] | None = None
     """None: records of any status."""
-    subject: Name | None = None
-    attribute: Name | None = None
+    subject: ComparedName | None = None
+    attribute: ComparedName | None = None
     after: RecordId | None = None
     """The last record of the page before this one."""
     limit: Annotated[int, Field(ge=1, le=READ_MAX_RECORDS)] = 50

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -58,6 +59,21 @@ class Source(StrEnum):
 
 
 RecordId = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+def composed(name: str) -> str:
+    """The one form (NFC) in which names that look the same are the same code points."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _composed(value: object) -> object:
+    return composed(value) if isinstance(value, str) else value
+
+
+ComparedName = Annotated[Name, BeforeValidator(_composed)]
+"""A name that is compared, to find what a statement is about: taken in the composed form, whose length counts, so that
+it is the same however its accents were typed. Case and width are the host's own."""
+
 Entity = Annotated[str, Field(min_length=1, max_length=128)]
 EvidenceRef = Annotated[str, Field(max_length=700), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """Where something was said: the `turn_ref` of a stored turn (up to 700 characters), or a name a host gives it."""
@@ -144,8 +160,8 @@ class RecordWrite(Contract):
     """The host's own key: the same key with the same text again is a no-op."""
     type: RecordType = RecordType.SEMANTIC
     scope: Name = "personal"
-    subject: Name = "user"
-    attribute: Name | None = None
+    subject: ComparedName = "user"
+    attribute: ComparedName | None = None
     """Names what holds one value at a time, as `home_city` does: a later statement about the same subject and attribute
     replaces an earlier one. Leave it out for what holds many, as `likes` does. Episodes never replace each other."""
     text: NewRecordText

@@ -39,7 +39,7 @@ from retold.policy.activation.service import PRINCIPAL_SUBJECT, Evaluation, Sett
 from retold.store import audit, outbox, reviews, transcripts
 from retold.store.changes import hold_principal
 from retold.store.engine import Transactions
-from retold.store.records import RecordNotFoundError, as_record, audited_state, owned_by
+from retold.store.records import RecordNotFoundError, as_record, audited_state, is_called, owned_by
 from retold.store.settling import slot_of
 from retold.store.tables import ActivationRow, EvidenceRow, RecordRow, SessionTurnRow
 
@@ -130,8 +130,8 @@ def _replaced(session: Session, row: RecordRow) -> tuple[str, ...]:
             .where(
                 col(RecordRow.tenant) == row.tenant,
                 col(RecordRow.user_id) == row.user_id,
-                col(RecordRow.subject) == row.subject,
-                col(RecordRow.attribute) == row.attribute,
+                is_called(col(RecordRow.subject), [slot.subject]),
+                is_called(col(RecordRow.attribute), [slot.attribute]),
                 col(RecordRow.status) == RecordStatus.SUPERSEDED.value,
             )
             .order_by(col(RecordRow.created_at).desc(), col(RecordRow.id))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from sqlmodel import col, select
 
 from retold.contracts.lifecycle import CorrectInput, LifecycleReport
-from retold.contracts.record import ACTIVE_STATUSES, Activation, RecordStatus, RecordWrite, Source
+from retold.contracts.record import ACTIVE_STATUSES, Activation, RecordStatus, RecordWrite, Source, composed
 from retold.contracts.refusal import refusal_text
 from retold.policy.authority import Claim, overlap, prevailing, settle, stated_at
 from retold.store.changes import Changes, make_conditional
@@ -47,7 +47,8 @@ def supersede(
     _require_version(row, expected_version)
     _require_live(row, changes.at)
     for field in ("scope", "subject", "attribute"):
-        if getattr(by, field) != getattr(row, field):
+        its = getattr(row, field)
+        if getattr(by, field) != (its if its is None or field == "scope" else composed(its)):
             raise ChangeRefusedError(
                 f"{field}: record {row.id} has another one; only a statement about the same thing replaces it"
             )

@@ -5,9 +5,10 @@ Every query about a principal's records names its owner: by `_OWNED` where it is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
@@ -178,15 +179,21 @@ def page(session: Session, asked: ReadRecordsInput) -> tuple[list[MemoryRecord],
     if asked.statuses is not None:
         query = query.where(_records.c.status.in_([status.value for status in asked.statuses]))
     if asked.subject is not None:
-        query = query.where(_records.c.subject == asked.subject)
+        query = query.where(is_called(_records.c.subject, [asked.subject]))
     if asked.attribute is not None:
-        query = query.where(_records.c.attribute == asked.attribute)
+        query = query.where(is_called(_records.c.attribute, [asked.attribute]))
     if asked.after is not None:
         last = named(session, asked.principal, asked.after)
         later = and_(_records.c.created_at == last.created_at, _records.c.id > last.id)
         query = query.where(or_(_records.c.created_at > last.created_at, later))
     found = _read(session, query.limit(asked.limit + 1))
     return found[: asked.limit], len(found) > asked.limit
+
+
+def is_called(column: Any, names: Iterable[str]) -> ColumnElement[bool]:
+    """The column holds one of these subjects or attributes. Rows from before they were composed may not be."""
+    forms = {unicodedata.normalize(form, name) for name in names for form in ("NFC", "NFD")}
+    return cast(ColumnElement[bool], column.in_(forms))
 
 
 def all_records(session: Session, principal: Principal) -> Sequence[MemoryRecord]:

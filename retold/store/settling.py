@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from sqlmodel import col
 
-from retold.contracts.record import ACTIVE_STATUSES, RecordId, RecordStatus, RecordType, Source
+from retold.contracts.record import ACTIVE_STATUSES, RecordId, RecordStatus, RecordType, Source, composed
 from retold.policy.authority import Claim, Settled, Suspension, has_slot, settle, stated_at
 from retold.store.changes import Changes, make_conditional
-from retold.store.records import live_at
+from retold.store.records import is_called, live_at
 from retold.store.tables import RecordRow
 
 _CHUNK = 500
@@ -32,7 +32,7 @@ class Slot(NamedTuple):
 def slot_of(row: RecordRow) -> Slot | None:
     if row.attribute is None or not has_slot(RecordType(row.type), row.attribute):
         return None
-    return Slot(row.scope, row.subject, row.attribute)
+    return Slot(row.scope, composed(row.subject), composed(row.attribute))
 
 
 def claim_of(row: RecordRow) -> Claim:
@@ -135,8 +135,8 @@ class Settling:
             some = slots[start : start + _CHUNK]
             rows = self._changes.rows(
                 # Two lists, not one of pairs: SQLite finds these by index.
-                col(RecordRow.subject).in_({slot.subject for slot in some}),
-                col(RecordRow.attribute).in_({slot.attribute for slot in some}),
+                is_called(col(RecordRow.subject), {slot.subject for slot in some}),
+                is_called(col(RecordRow.attribute), {slot.attribute for slot in some}),
                 *live_at(self._changes.at),
             )
             for row in rows:
