@@ -7,9 +7,9 @@ temporary statement, the end of a conflict whose other side is over, a predecess
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from sqlalchemy import and_, or_
+from sqlalchemy import and_, or_, text
 from sqlalchemy.orm import Session, aliased
 from sqlmodel import col, select
 
@@ -18,9 +18,22 @@ from retold.contracts.turn import Principal
 from retold.store.changes import Changes
 from retold.store.settling import Settling
 from retold.store.tables import RecordRow
+from retold.store.upsert import dialect_of
 
 ACTOR = "retold"
 _ACTIVE = [status.value for status in ACTIVE_STATUSES]
+
+
+_CLOCKS = {
+    "postgresql": "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US')",
+    "sqlite": "SELECT strftime('%Y-%m-%dT%H:%M:%f', 'now')",
+}
+
+
+def now(session: Session) -> datetime:
+    """What the database's clock shows."""
+    shown = session.scalar(text(_CLOCKS[dialect_of(session)]))
+    return datetime.fromisoformat(str(shown)).replace(tzinfo=UTC)
 
 
 def settle(session: Session, at: datetime, limit: int) -> dict[Principal, list[RecordId]]:

@@ -19,7 +19,7 @@ from retold.contracts.stages import ProfileBlock, SearchEntry, StoredAnswer
 from retold.contracts.turn import Principal
 from retold.policy.ports import OpenedSession
 from retold.policy.profile import ProfileAssembler
-from retold.store import audit, bundles, decisions, opening, profiles, records, sessions
+from retold.store import audit, bundles, decisions, due, opening, profiles, records, sessions
 from retold.store.activations import Activations
 from retold.store.audit import AuditEvent
 from retold.store.changes import Changes
@@ -81,6 +81,10 @@ class Store(IndexLedger):
     async def ping(self) -> None:
         """Return when the database answers and its tables are there."""
         await self._transactions.read(_look_at_every_table)
+
+    async def now(self) -> datetime:
+        """The database's clock. SQLite has none of its own: it asks this machine's."""
+        return await self._transactions.read(due.now)
 
     # --- what a turn reads and writes (TurnStore) --------------------------------------------------------------
 

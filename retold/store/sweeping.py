@@ -1,4 +1,9 @@
-"""Sessions nobody ended, and sessions nobody has read: found again and again, by any worker, until they are done."""
+"""Sessions nobody ended, sessions nobody has read, records whose time comes or goes: found again and again, by any
+worker, until they are done.
+
+What is done here cannot be undone by a clock that is put right. So what is due goes by the database's clock, which all
+workers share, and where that and the worker's own disagree nothing is: one of them is wrong, and nobody knows which.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,29 @@ logger = logging.getLogger(__name__)
 BATCH = 500
 READ_AT_ONCE = 20
 LONGEST_PAUSE = timedelta(hours=1)
+CLOCKS_DIFFER = timedelta(seconds=30)
+"""Beyond what a slow answer of the database explains, and less than a record or a session is late by."""
+
+
+class ClocksDisagreeError(Exception):
+    """This worker's clock, or the database's, is wrong."""
+
+
+async def agreed_now(store: Store) -> datetime:
+    """The database's clock.
+
+    Raises:
+        ClocksDisagreeError: it and this worker's are more than 30 s apart.
+    """
+    at = await store.now()
+    ahead = utc_now() - at
+    if abs(ahead) > CLOCKS_DIFFER:
+        way = "ahead of" if ahead > timedelta(0) else "behind"
+        raise ClocksDisagreeError(
+            f"this worker's clock is {abs(ahead).total_seconds():.0f} s {way} the database's; nothing is swept here "
+            "until they agree: put the wrong one right"
+        )
+    return at
 
 
 async def sweep_idle_sessions(store: Store, *, idle: timedelta, every: timedelta) -> None:
@@ -28,8 +56,11 @@ async def sweep_idle_sessions(store: Store, *, idle: timedelta, every: timedelta
     Ends sessions last seen longer than `idle` ago, every `every`, until cancelled. Several workers may do this."""
     while True:
         try:
-            while await store.expire_idle_sessions(utc_now() - idle, utc_now(), limit=BATCH) == BATCH:
+            now = await agreed_now(store)
+            while await store.expire_idle_sessions(now - idle, now, limit=BATCH) == BATCH:
                 await asyncio.sleep(0)
+        except ClocksDisagreeError as error:
+            logger.error("idle sessions are not swept: %s", error)
         except StoreUnavailableError as error:
             logger.warning("idle sessions are not swept: %s; the next sweep tries again", error)
         await asyncio.sleep(every.total_seconds())
@@ -47,11 +78,13 @@ async def sweep_unread_sessions(
     pauses = _Pauses(every)
     while True:
         try:
-            now = utc_now()
+            now = await agreed_now(store)
             due = await store.transcripts.due_sessions(idle_since=now - idle, limit=BATCH)
             for principal, session_id in pauses.over(due, now)[:READ_AT_ONCE]:
                 pauses.begin((principal, session_id), now)
                 await read(principal, session_id)
+        except ClocksDisagreeError as error:
+            logger.error("unread sessions wait: %s", error)
         except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
             logger.warning("unread sessions wait: %s; the next sweep tries again", type(error).__name__)
         await asyncio.sleep(every.total_seconds())
@@ -67,11 +100,14 @@ async def sweep_due_records(
     """
     while True:
         try:
-            for principal, settled in (await store.lifecycle.settle_due(utc_now(), limit=BATCH)).items():
+            now = await agreed_now(store)
+            for principal, settled in (await store.lifecycle.settle_due(now, limit=BATCH)).items():
                 for start in range(0, len(settled), ACTIVATION_BATCH_MAX):
                     await evaluate(principal, settled[start : start + ACTIVATION_BATCH_MAX])
-            for principal, ids in (await store.activations.due(utc_now(), limit=BATCH)).items():
+            for principal, ids in (await store.activations.due(now, limit=BATCH)).items():
                 await evaluate(principal, ids[:ACTIVATION_BATCH_MAX])
+        except ClocksDisagreeError as error:
+            logger.error("records whose time has come wait: %s", error)
         except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
             logger.warning("records whose time has come wait: %s; the next sweep tries again", type(error).__name__)
         await asyncio.sleep(every.total_seconds())
