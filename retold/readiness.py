@@ -41,10 +41,10 @@ class Readiness:
     async def look(self) -> dict[str, str | None]:
         """What is wrong with each dependency; None: nothing."""
         async with self._looking:
-            now_s = self.clock_s()
-            if self._found_at_s is None or now_s - self._found_at_s >= FRESH_FOR_S:
+            if self._found_at_s is None or self.clock_s() - self._found_at_s >= FRESH_FOR_S:
                 wrong = await asyncio.gather(*(_wrong(look) for look in self.looks.values()))
-                self._found, self._found_at_s = dict(zip(self.looks, wrong, strict=True)), now_s
+                # Fresh from here on: looking may itself take two seconds, and who waited meanwhile need not look again.
+                self._found, self._found_at_s = dict(zip(self.looks, wrong, strict=True)), self.clock_s()
             return self._found
 
     async def keep_looking(self, every_s: float) -> None:

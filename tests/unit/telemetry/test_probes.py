@@ -64,6 +64,19 @@ async def test_a_worker_is_ready_when_everything_it_needs_is_and_names_what_it_w
         await httpx.AsyncClient().get(f"http://{address}/livez")
 
 
+async def test_observers_who_come_while_a_look_hangs_share_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after another, each would wait for those before it, and no observer waits that long."""
+    monkeypatch.setattr("retold.readiness.LOOK_LIMIT_MS", 50.0)
+    monkeypatch.setattr("retold.readiness.FRESH_FOR_S", 0.05)
+    store = Dependency()
+    store.hangs = True
+    readiness = Readiness({"store": store})
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*(readiness.look() for _ in range(10)))
+    assert answers == [{"store": "does not answer in 50 ms"}] * 10
+    assert store.looked_at == 1
+
+
 async def test_a_taken_port_is_an_error_at_the_start() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
