@@ -12,11 +12,11 @@
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
-ARG MODELS=hosted
 WORKDIR /src
 ENV PIP_CONFIG_FILE=/run/secrets/pip_config PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1
 RUN python3 -m venv /opt/retold
 COPY requirements/worker.lock requirements/worker-local.lock requirements/models.lock requirements/
+ARG MODELS=hosted
 RUN --mount=type=secret,id=pip_config --mount=type=secret,id=ca_bundle set -eu; \
     pip="/opt/retold/bin/python -m pip install --quiet --root-user-action=ignore --require-hashes"; \
     case "${MODELS}" in \

@@ -25,7 +25,11 @@ STARTS_WITHIN_S = 60
 NO_IMAGE = "none"
 TEMPORAL_DEV_IMAGE = "temporalio/temporal:latest"
 """Temporal's command with its development server in it; the server of docker-compose.yml needs a database first."""
-BUILT_HERE = {"RETOLD_IMAGE": "retold:local", "OTLP_RECEIVER_IMAGE": "retold-offline/otlp:receiver"}
+BUILT_HERE = {
+    "RETOLD_IMAGE": "retold:local",
+    "RETOLD_HOSTED_IMAGE": "retold:hosted",
+    "OTLP_RECEIVER_IMAGE": "retold-offline/otlp:receiver",
+}
 """What no registry has; `make test-containers` builds them."""
 
 
@@ -66,7 +70,7 @@ def postgres_in_a_container() -> Iterator[str]:
 
     container = PostgresContainer(named, dbname="postgres", driver=None)
     # What is in it lives as long as the test run: nothing needs to survive a power cut, or to reach a disk.
-    container.with_kwargs(tmpfs={"/var/lib/postgresql/data": "size=1g"})
+    container.with_tmpfs_mount("/var/lib/postgresql/data", "size=2g")
     container.with_command("postgres -c fsync=off -c synchronous_commit=off -c full_page_writes=off")
     with container as running:
         yield running.get_connection_url()

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -25,7 +25,8 @@ from infra.containers.images import NOT_TO_BE_HAD, ROOT, BuildFailedError, image
 BUILD = ROOT / "build"
 LOGS = BUILD / "containers-logs"
 
-STACK = ("tests/containers",)
+HOSTED = ("tests/containers/test_hosted_image.py",)
+STACK = ("tests/containers", f"--ignore={HOSTED[0]}")
 SAME_BODIES = (
     "tests/unit/store",
     "tests/integration/test_turn_workflow.py",
@@ -35,6 +36,8 @@ SAME_BODIES = (
 """What `make test` runs on the embedded servers, on PostgreSQL's and Temporal's containers."""
 WITH_QDRANT = ("tests/integration/index", "-k", "container")
 
+AT_ONCE = 7
+"""Three builds and four parts, each on a thread that mostly waits for a process, or for an image."""
 PASSED, FAILED = 0, 1
 NO_ENGINE = os.EX_UNAVAILABLE
 """69 of sysexits.h, which neither pytest nor Python ends with: CI goes on after this one only."""
@@ -59,18 +62,25 @@ def main() -> int:
 
 def _build_and_test(address: str) -> int:
     """Each part as soon as its images are there, beside each other: most of what they do is wait."""
-    with image_builder(address, LOGS) as builder, ThreadPoolExecutor() as beside:
+    with image_builder(address, LOGS) as builder, ThreadPoolExecutor(AT_ONCE) as beside:
         with timed("base image"):
             builder.build_base()
         stand_ins = beside.submit(builder.build_stand_ins)
         ours = beside.submit(builder.build_ours)
+        hosted = beside.submit(_after, ours, builder.build_ours_for_hosted_models)  # most of its layers are there then
         parts = [beside.submit(_test, address, SAME_BODIES, [stand_ins])]
         parts.append(beside.submit(_test, address, STACK, [stand_ins, ours]))
+        parts.append(beside.submit(_test, address, HOSTED, [stand_ins, hosted]))
         if os.environ.get("QDRANT_IMAGE", "none") != "none":
             parts.append(beside.submit(_test, address, WITH_QDRANT, []))
         passed = [part.result() for part in parts]
     _sizes(address)
     return PASSED if all(passed) else FAILED
+
+
+def _after(image: Future[None], build: Callable[[], None]) -> None:
+    image.result()
+    build()
 
 
 def _test(address: str, part: Sequence[str], images: Sequence[Future[None]]) -> bool:

