@@ -60,7 +60,7 @@ class Project:
     def inside(self, service: str, *command: str) -> str:
         """One command in a container of this service; its standard output.
 
-        Not Compose's `exec`: it forwards an input that has ended, and now and then lost what a short command printed.
+        Not Compose's `exec`: it was seen to end with 0 and no output where the command had failed.
         """
         container = docker.from_env().containers.get(f"{self.name}-{service}-1")
         code, (printed, wrong) = container.exec_run(command, demux=True)

@@ -67,11 +67,9 @@ async def test_with_what_kubernetes_configures_it_is_ready_and_answers_by_the_mo
 
 
 def as_kubernetes_configures(models: str) -> dict[str, str]:
-    manifest = yaml.safe_load((ROOT / "infra" / "kubernetes" / "base" / "configuration.yaml").read_text())
-    data: dict[str, str] = {
-        name: value for name, value in manifest["data"].items() if name not in ELSEWHERE_IN_A_CLUSTER
-    }
-    return {name: models if name.endswith("__BASE_URL") else value for name, value in data.items()}
+    data = yaml.safe_load((ROOT / "infra" / "kubernetes" / "base" / "configuration.yaml").read_text())["data"]
+    here = {name: value for name, value in data.items() if name not in ELSEWHERE_IN_A_CLUSTER}
+    return {name: models if name.endswith("__BASE_URL") else value for name, value in here.items()}
 
 
 @contextmanager
@@ -104,8 +102,12 @@ async def ready(container: str) -> None:
                     answered = repr(error)
                 await asyncio.sleep(0.5)
     except TimeoutError:
-        logs = subprocess.run(["docker", "logs", container], capture_output=True, text=True, timeout=60)
-        pytest.fail(f"not ready: {answered}\n{logs.stdout[-3_000:]}{logs.stderr[-3_000:]}")
+        pytest.fail(f"not ready: {answered}\n{last_words(container)}")
+
+
+def last_words(container: str) -> str:
+    logs = subprocess.run(["docker", "logs", container], capture_output=True, text=True, timeout=60)
+    return f"{logs.stdout[-3_000:]}{logs.stderr[-3_000:]}"
 
 
 @contextmanager
@@ -120,9 +122,8 @@ def models() -> Iterator[tuple[str, set[tuple[str, str]]]]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.add((body["model"], self.headers["Authorization"].removeprefix("Bearer ")))
             if self.path.endswith("/embeddings"):
-                rows = [
-                    {"object": "embedding", "index": at, "embedding": [0.6, 0.8]} for at in range(len(body["input"]))
-                ]
+                vector = {"object": "embedding", "embedding": [0.6, 0.8]}
+                rows = [{**vector, "index": at} for at, _ in enumerate(body["input"])]
                 answer = {"object": "list", "model": body["model"], "data": rows}
             else:
                 text = json.dumps({"gaps": []}) if body["model"] == "decides" else ANSWER
