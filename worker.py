@@ -36,6 +36,7 @@ from activities.late_records import LateRecordWorkflows
 from activities.memory_workflows import MemoryWorkflows
 from activities.opening import OpeningActivities
 from activities.operations import OperationActivities
+from activities.permitted import PermittedStages
 from activities.planning import PlanningActivities
 from activities.recording import RecordingActivities
 from activities.records import RecordActivities
@@ -90,7 +91,7 @@ from workflows.versioning import VersionedRunner
 
 logger = logging.getLogger(__name__)
 
-DRAFTS_A_TURN = 3
+TURNS_A_PERMIT = 3
 """Turns a worker takes at once, for each that may have memory: those above are overload and go out as drafts."""
 WORKFLOW_TASK_POLLS, STICKY_POLLS = 5, 2
 """A poll holds a slot while it waits. Of the SDK's five polls four are for sticky queues, which a turn answered in one
@@ -145,12 +146,14 @@ def turn_worker(
     that may be in flight, and workflow tasks are bounded (design section 3.1).
     """
     later = LateRecordWorkflows(client)
+    permits = MemoryPermits(settings.concurrent_turns)
     return Worker(
         client,
         task_queue=task_queue,
+        interceptors=[PermittedStages(permits)],
         workflows=TURN_WORKFLOWS,
         activities=[
-            *AnsweringActivities(bodies, recorder, later, MemoryPermits(settings.concurrent_turns)).get_activities(),
+            *AnsweringActivities(bodies, recorder, later, permits).get_activities(),
             *OpeningActivities(bodies.open).get_activities(),
             *GenerationActivities(bodies.generate).get_activities(),
             *PlanningActivities(bodies.plan).get_activities(),
@@ -159,7 +162,7 @@ def turn_worker(
             *RecordingActivities(recorder, later).get_activities(),
         ],
         workflow_runner=runner_of(settings, sandboxed=sandboxed),
-        max_concurrent_workflow_tasks=DRAFTS_A_TURN * settings.concurrent_turns + STICKY_POLLS,
+        max_concurrent_workflow_tasks=TURNS_A_PERMIT * settings.concurrent_turns + STICKY_POLLS,
         max_concurrent_workflow_task_polls=WORKFLOW_TASK_POLLS,
         nonsticky_to_sticky_poll_ratio=1 - STICKY_POLLS / WORKFLOW_TASK_POLLS,
         max_concurrent_local_activities=4 * settings.concurrent_turns,

@@ -262,7 +262,7 @@ class DraftResult(StageResult):
 class PlanResult(StageResult):
     gaps: Annotated[tuple[ProposedGap, ...], Field(max_length=PROPOSALS_MAX)] = ()
     overloaded: bool = False
-    """No planner was asked: until the draft was there, the worker had as many turns with memory as it may have."""
+    """No planner was asked: as long as a draft takes, the worker had as many turns with memory as it may have."""
 
 
 class RetrieveResult(StageResult):

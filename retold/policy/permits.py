@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -14,20 +17,39 @@ class MemoryPermits:
     """
 
     def __init__(self, permits: int) -> None:
-        self._free = asyncio.Semaphore(permits)
+        self._permits = permits
+        self._in_use = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def taken(self, before: asyncio.Future[Any]) -> bool:
-        """Whether a permit was free before `before` was done. One that was taken must be given back."""
-        if not self._free.locked():
-            return await self._free.acquire()
-        taking = asyncio.ensure_future(self._free.acquire())
+        """Whether a permit was free before `before` was done; who came first gets it first. Give it back."""
+        if self._in_use < self._permits:
+            self._in_use += 1
+            return True
+        handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(handed_over)
         try:
-            await asyncio.wait({taking, before}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({handed_over, before}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            if not taking.cancel():
+            if handed_over.done():
                 self.give_back()
             raise
-        return taking.done() or not taking.cancel()
+        finally:
+            if not handed_over.done():
+                self._waiting.remove(handed_over)
+        return handed_over.done()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """One more is in use during the block, free or not: for what has begun and must not wait."""
+        self._in_use += 1
+        try:
+            yield
+        finally:
+            self.give_back()
 
     def give_back(self) -> None:
-        self._free.release()
+        self._in_use -= 1
+        while self._waiting and self._in_use < self._permits:
+            self._in_use += 1
+            self._waiting.popleft().set_result(None)

@@ -16,7 +16,7 @@ from retold.policy.recording import TurnRecorder
 from retold.settings import WorkerSettings
 from tests.cases import SERVED
 from tests.integration.test_turn_workflow import ask, unique
-from tests.scripted import DRAFT, Stack, Step, helpful, scripted
+from tests.scripted import DRAFT, GAP, Stack, Step, helpful, scripted
 from worker import turn_worker
 
 
@@ -38,12 +38,23 @@ async def test_turns_above_those_with_memory_go_out_as_drafts_beside_them(client
     assert [call for call in stack.called.ports if call == "plan"] == ["plan"], "who has no permit asks no planner"
 
 
+async def test_the_same_bound_holds_where_every_stage_is_durable_by_itself(client: Client) -> None:
+    script = SERVED.but(plan=Step((GAP,), 1_500), draft=Step(DRAFT, 100))
+    stack, queue = scripted(script), f"turns-{uuid4()}"
+    async with turns_of(client, stack, queue, concurrent_turns=1):
+        host = Host(client, task_queue=queue)
+        together = await asyncio.gather(*(ask(host, stack, unique(), Durability.STAGE) for _ in range(3)))
+        alone = await ask(host, stack, unique(), Durability.STAGE)
+    assert Counter(result.reason for result in together) == {Reason.ADMITTED: 1, Reason.OVERLOADED: 2}
+    assert alone.reason is Reason.ADMITTED
+
+
 async def test_a_permit_is_given_back_however_its_turn_ends(client: Client) -> None:
     stack, queue = scripted(SERVED.but(plan=Step(OSError("away")))), f"turns-{uuid4()}"
     async with turns_of(client, stack, queue, concurrent_turns=1):
         host = Host(client, task_queue=queue)
-        for _ in range(3):
-            assert (await ask(host, stack, unique(), Durability.TURN)).reason is Reason.PLANNER_ERROR
+        for durability in (Durability.TURN, Durability.STAGE) * 2:
+            assert (await ask(host, stack, unique(), durability)).reason is Reason.PLANNER_ERROR
 
 
 async def test_turns_that_waited_for_any_worker_are_shed_and_not_called_redelivered(client: Client) -> None:

@@ -25,10 +25,8 @@ from retold.settings import WorkerSettings
 from tests.cases import SERVED
 from tests.integration.test_turn_workflow import ask, unique
 from tests.scripted import DRAFT, Stack, Step, helpful, scripted
-from worker import DRAFTS_A_TURN, STICKY_POLLS, turn_worker
+from worker import TURNS_A_PERMIT, STICKY_POLLS, turn_worker
 
-PATIENT = SERVED.with_config(shed_after_ms=None)
-"""A busy machine is no overload here."""
 RULES = Path(__file__).parents[2] / "infra" / "prometheus" / "rules" / "retold.yml"
 
 
@@ -80,10 +78,10 @@ async def watched(client: Client, stack: Stack) -> AsyncIterator[Watched]:
 
 
 async def test_a_worker_that_sheds_has_more_turns_in_hand_than_may_have_memory_and_none_waits(client: Client) -> None:
-    stack = scripted(PATIENT.but(draft=Step(DRAFT, 1_500), admit=Step(helpful("r1"), 1_500)))
+    stack = scripted(SERVED.but(draft=Step(DRAFT, 1_500), admit=Step(helpful("r1"), 1_500)))
     async with watched(client, stack) as worker:
-        asked = [asyncio.create_task(ask(worker.host, stack, unique(), Durability.TURN)) for _ in range(DRAFTS_A_TURN)]
-        await worker.holds(DRAFTS_A_TURN)
+        asked = [asyncio.create_task(ask(worker.host, stack, unique(), Durability.TURN)) for _ in range(TURNS_A_PERMIT)]
+        await worker.holds(TURNS_A_PERMIT)
         assert worker.free() == STICKY_POLLS, "idle sticky polls hold the rest, and are called free"
         await worker.holds(1)  # those above went out as drafts; the one with memory is still there
         results = await asyncio.gather(*asked)
@@ -92,11 +90,11 @@ async def test_a_worker_that_sheds_has_more_turns_in_hand_than_may_have_memory_a
 
 
 async def test_turns_in_stage_are_in_hand_by_their_stages(client: Client) -> None:
-    stack = scripted(PATIENT.but(admit=Step(helpful("r1"), 1_000)))
+    stack = scripted(SERVED.but(draft=Step(DRAFT, 1_000)))
     async with watched(client, stack) as worker:
         asked = [asyncio.create_task(ask(worker.host, stack, unique(), Durability.STAGE)) for _ in range(3)]
         await worker.holds(3)
-        assert {result.reason for result in await asyncio.gather(*asked)} == {Reason.ADMITTED}, "none takes a permit"
+        await asyncio.gather(*asked)
         await worker.holds(0)
         names = {each.name for each in worker.samples()}
     how_long_turns_wait = set(re.findall(r'(temporal_\w+_bucket)\{task_queue="retold-turns"', RULES.read_text()))

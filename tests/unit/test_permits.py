@@ -22,6 +22,17 @@ async def test_a_free_permit_is_taken_at_once_and_a_taken_one_is_waited_for_unti
     assert not await third
 
 
+async def test_what_has_begun_counts_and_waits_for_nobody() -> None:
+    permits, never = MemoryPermits(1), asyncio.get_running_loop().create_future()
+    assert await permits.taken(before=never)
+    with permits.used():
+        permits.give_back()
+        waiting = asyncio.create_task(permits.taken(before=never))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+    assert await waiting
+
+
 async def test_whatever_is_given_up_in_whatever_moment_no_permit_is_lost() -> None:
     chance, number = random.Random(7), 3
     permits = MemoryPermits(number)
