@@ -77,14 +77,25 @@ class ReviewWorkflows:
             await asyncio.sleep(self._settings.sweep_every_s)
 
     async def sweep(self) -> None:
-        """Let deferred items in, start what is due to start, tell what is due to hear."""
+        """Let deferred items in or end them, start what is due to start, tell what is due to hear."""
         bound, owner = self._settings.backlog_bound, self._settings.owner
         backlog = self.backlog = await self._desk.backlog(bound=bound, owner=owner)
-        if backlog.deferred and not backlog.full:
-            await self._desk.admit_deferred(bound=bound, at=utc_now())
+        if backlog.deferred:
+            await self._settle_deferred(backlog)
         await self._say_if_full(backlog)
         await self._start_what_is_due()
         await self.tell(await self._desk.due_to_hear(BATCH))
+
+    async def _settle_deferred(self, backlog: BacklogState) -> None:
+        """Those that have waited longest come in first; whose time is over and still has no room expires unseen."""
+        at = await self._desk.now()
+        if not backlog.full:
+            await self._desk.admit_deferred(bound=backlog.bound, at=at)
+        expired = await self._desk.expire_deferred(at=at)
+        if expired:
+            logger.warning("%d deferred reviews expired unseen: the backlog had no room for them", len(expired))
+        for _ in expired:
+            metrics.count(metrics.REVIEW_DECISIONS, ended=ReviewStatus.EXPIRED.value)
 
     async def _start_what_is_due(self) -> None:
         seen: set[str] = set()

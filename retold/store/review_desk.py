@@ -23,7 +23,7 @@ from retold.contracts.review import (
     UnreadableReview,
 )
 from retold.contracts.turn import Principal
-from retold.store import review_deciding, review_reading, reviews
+from retold.store import due, review_deciding, review_reading, reviews
 from retold.store.engine import Transactions
 from retold.store.review_deciding import Decided
 from retold.store.review_reading import Assemble
@@ -140,6 +140,14 @@ class ReviewDesk:
     async def admit_deferred(self, *, bound: int, at: datetime) -> list[str]:
         """Open deferred items while there is room, the longest waiting first; which."""
         return await self._transactions.write(lambda session: reviews.admit_deferred(session, bound=bound, at=at))
+
+    async def expire_deferred(self, *, at: datetime) -> list[str]:
+        """End up to 100 deferred items whose time is over while there was no room for them; which."""
+        return await self._transactions.write(lambda session: reviews.expire_deferred(session, at=at))
+
+    async def now(self) -> datetime:
+        """The database's clock, which all workers share."""
+        return await self._transactions.read(due.now)
 
     async def due_to_start(self, *, overdue_before: datetime, limit: int) -> Sequence[DueReview]:
         """Open items without a workflow, and those whose workflow is gone and let their end pass by."""

@@ -55,8 +55,8 @@ def open_or_defer(
 ) -> Review:
     """The item of this record version: made now, or the one there is, in whatever state it is in.
 
-    With `bound` items open it is deferred, audited as `review.backlog_full`, and comes in when there is room. An item
-    about an earlier version of the record is withdrawn.
+    With `bound` items open it is deferred, audited as `review.backlog_full`, and comes in when there is room, or
+    expires unseen when its time is over before. An item about an earlier version of the record is withdrawn.
     """
     review_id = id_of_review(decision.record)
     _hold_the_queue(session)
@@ -149,6 +149,30 @@ def admit_deferred(session: Session, *, bound: int, at: datetime, limit: int = 1
         _audited(session, row, "review.opened", at, ACTOR, before=before, why="there is room in the backlog")
         admitted.append(row.review_id)
     return admitted
+
+
+def expire_deferred(session: Session, *, at: datetime, limit: int = 100) -> list[str]:
+    """End deferred items whose time is over while there was no room for them; which. Nothing else would ever end them.
+
+    Those whose record is not what it was are withdrawn instead.
+    """
+    overdue = (
+        select(ReviewRow)
+        .where(col(ReviewRow.status) == ReviewStatus.DEFERRED.value, col(ReviewRow.expires_at) <= at)
+        .order_by(col(ReviewRow.expires_at), col(ReviewRow.review_id))
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    expired = []
+    for row in session.scalars(overdue).all():
+        if withdraw_if_outdated(session, row, at):
+            continue
+        before = state_of(row)
+        _end(row, ReviewStatus.EXPIRED, at)
+        why = "the backlog had no room for it in time, and nobody saw it; the record stays conditional"
+        _audited(session, row, "review.expired", at, ACTOR, before=before, why=why)
+        expired.append(row.review_id)
+    return expired
 
 
 # --- the item's clock -------------------------------------------------------------------------------------------

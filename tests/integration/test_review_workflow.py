@@ -264,6 +264,25 @@ async def test_a_sweep_starts_what_a_crash_left_behind_and_lets_deferred_items_i
         assert (await desk.reviews.send(decision(rita, items[1]))).status is ReviewStatus.PROMOTED
 
 
+async def test_a_deferred_item_comes_to_its_own_end_while_the_queue_stays_full(client: Client, tmp_path: Path) -> None:
+    async with review_desk(client, tmp_path, backlog_bound=1) as desk, desk.worker():
+        open_ = await desk.queue.item(bound=1)
+        deferred = await desk.queue.item(bound=1, lives_for=timedelta(seconds=1))
+        await desk.workflows.sweep()
+        assert await status(desk, deferred) is ReviewStatus.DEFERRED
+
+        async def expired() -> bool:
+            await desk.workflows.sweep()
+            return await status(desk, deferred) is ReviewStatus.EXPIRED
+
+        await eventually(expired)
+        assert await status(desk, open_) is ReviewStatus.OPEN
+        assert await desk.queue.events(deferred) == ["review.backlog_full", "review.expired"]
+        rita = await desk.queue.reviewer()
+        with pytest.raises(AlreadyResolvedError):
+            await desk.reviews.send(decision(rita, deferred))
+
+
 async def test_an_item_whose_workflow_was_terminated_still_comes_to_its_end(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
