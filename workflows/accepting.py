@@ -25,14 +25,21 @@ WRONGLY_CALLED: list[type[BaseException]] = [TypeError]
 """What a workflow raises that is started without its argument: it fails at once, like any other refusal."""
 
 
+class NoKeysError(Exception):
+    """This worker was left without keys. The task is handed out again, until one that has them takes it."""
+
+
 def accepted(contract: type[ContractT], argument: RawValue) -> ContractT:
     """The argument, as its contract.
 
     Raises:
         ApplicationError: of type `InvalidRequest`, saying which field and why. It never repeats what was sent.
+        NoKeysError: it is encrypted, and this worker could not decrypt it. That fails the task and refuses nothing.
     """
     if not isinstance(argument, RawValue):  # the converter goes by types only when their number is right
         raise refusal(f"exactly one argument is taken, a JSON {contract.__name__}")
+    if argument.payload.metadata.get("encoding") == names.ENCRYPTED_ENCODING:
+        raise NoKeysError("the argument is encrypted and this worker has no codec keys: set RETOLD_CODEC_KEYS")
     try:
         return contract.model_validate_json(argument.payload.data)
     except ValidationError as error:

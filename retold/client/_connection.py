@@ -22,15 +22,14 @@ from temporalio.client import (
     WorkflowUpdateHandle,
 )
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.converter import DataConverter, DefaultFailureConverter, PayloadConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import Runtime
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from retold.client._answers_here import AnswersHere
-from retold.client.encryption import EncryptingCodec, KeyRing, key_ring_from_environment
+from retold.client.encryption import EncryptingCodec, KeyRing, ReadablePayloads, key_ring_from_environment
 
 DEFAULT_ADDRESS = "localhost:7233"
 
@@ -47,7 +46,7 @@ def retold_plugin(ring: KeyRing | None = None) -> SimplePlugin:
     Args:
         ring: encrypts every payload, and the messages of failures, before they leave this process; None: nothing.
     """
-    converter = dataclasses.replace(pydantic_data_converter, failure_converter_class=_ReadableFailures)
+    converter = DataConverter(payload_converter_class=ReadablePayloads, failure_converter_class=_ReadableFailures)
     if ring is not None:
         converter = dataclasses.replace(
             converter, payload_codec=EncryptingCodec(ring), failure_converter_class=_SealedFailures

@@ -15,19 +15,23 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
-from temporalio.converter import PayloadCodec
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import EncodingPayloadConverter, PayloadCodec
+
+from retold.contracts import names
 
 KEYS_VARIABLE = "RETOLD_CODEC_KEYS"
 KEYS_FILE_VARIABLE = "RETOLD_CODEC_KEYS_FILE"
 SECRETS_DIR_VARIABLE = "RETOLD_SECRETS_DIR"
 KEYS_SECRET = "retold_codec_keys"
 
-ENCODING = b"binary/encrypted"
+ENCODING = names.ENCRYPTED_ENCODING
 CIPHER = b"A256GCM"
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -144,6 +148,29 @@ class EncryptingCodec(PayloadCodec):
                 f"a payload under key {key_id!r} was changed, or the key is another one"
             ) from error
         return Payload.FromString(_unpacked(packed))
+
+
+class ReadablePayloads(PydanticPayloadConverter):
+    """Pydantic's converter. What is still encrypted when it gets here is called that: this process has no keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.converters = {**self.converters, ENCODING: _StillEncrypted()}
+
+
+class _StillEncrypted(EncodingPayloadConverter):
+    @property
+    def encoding(self) -> str:
+        return ENCODING.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        key_id = payload.metadata.get("encryption-key-id", b"").decode(errors="replace")
+        raise UndecryptableError(
+            f"a payload was encrypted under key {key_id!r}, and this process has no codec keys: set {KEYS_VARIABLE}"
+        )
 
 
 def payloads_in(message: Message) -> Iterator[Payload]:

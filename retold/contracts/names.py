@@ -113,3 +113,6 @@ MISTAKE = "Mistake"
 
 HOST_NOT_SERVING = "HostNotServing"
 """The failure of a stage whose task queue nobody serves."""
+
+ENCRYPTED_ENCODING = b"binary/encrypted"
+"""The encoding of a payload that only a process with codec keys can read."""

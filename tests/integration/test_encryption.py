@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from uuid import uuid4
+
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryRequest
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
-from retold.client import DraftFailedError, plugins
+from retold.client import DraftFailedError, Host, plugins
 from retold.client.encryption import KeyRing, UndecryptableError
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.turn import Durability, Principal
+from retold.policy.recording import TurnRecorder
+from retold.settings import WorkerSettings
 from tests.cases import SERVED
 from tests.integration.test_turn_workflow import BOTH, ask, serving, unique
 from tests.scripted import DRAFT, FINAL, Step, scripted
-from worker import TURN_WORKFLOWS
+from worker import TURN_WORKFLOWS, turn_worker
 
 QUESTION = "what may I eat at Mira's wedding in Lisbon?"
 OLD = KeyRing({"old": b"o" * 32})
@@ -76,6 +81,28 @@ async def test_without_the_key_nothing_is_read_and_the_missing_key_is_named(clie
     stranger = await connected(client, KeyRing({"another": b"a" * 32}))
     with pytest.raises(UndecryptableError, match="'old'"):
         await stranger.get_workflow_handle(workflow_id(principal)).result()
+
+
+async def test_a_process_without_keys_says_so(client: Client) -> None:
+    stack, principal = scripted(SERVED), unique()
+    async with serving(await connected(client, OLD), stack) as host:
+        await ask(host, stack, principal, Durability.TURN, QUESTION)
+    with pytest.raises(UndecryptableError, match="'old', and this process has no codec keys: set RETOLD_CODEC_KEYS"):
+        await client.get_workflow_handle(workflow_id(principal)).result()
+
+
+async def test_a_worker_that_was_left_without_keys_refuses_no_turn_the_next_with_them_answers_it(
+    client: Client,
+) -> None:
+    stack, principal, queue = scripted(SERVED), unique(), f"turns-{uuid4()}"
+    sealed = await connected(client, OLD)
+    recorder, settings = TurnRecorder(stack.store), WorkerSettings()
+    turn = asyncio.create_task(ask(Host(sealed, task_queue=queue), stack, principal, Durability.TURN, QUESTION))
+    async with turn_worker(client, stack.bodies, recorder, settings, task_queue=queue, sandboxed=True):
+        done, _ = await asyncio.wait({turn}, timeout=2)
+        assert not done and not stack.store.written
+    async with turn_worker(sealed, stack.bodies, recorder, settings, task_queue=queue, sandboxed=True):
+        assert (await turn).answer in (DRAFT, FINAL)
 
 
 async def test_a_turn_that_began_in_the_clear_is_answered_by_workers_that_encrypt(client: Client) -> None:
