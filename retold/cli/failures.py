@@ -26,6 +26,11 @@ def does_not_answer(address: str) -> CommandError:
     return CommandError(f"Temporal does not answer at {address}", "start `retold dev` or set TEMPORAL_ADDRESS")
 
 
+def is_away(error: RPCError) -> bool:
+    """Whether Temporal could not be asked, which is no answer."""
+    return error.status in _AWAY
+
+
 def sentence(error: Exception) -> str | None:
     """The sentence for an error that was foreseen; None for a mistake in this code."""
     match error:
@@ -37,7 +42,7 @@ def sentence(error: Exception) -> str | None:
             return refusal_text(error)
         case RPCError(status=status) if status in _CREDENTIALS:
             return f"Temporal refused the credentials ({error.message}): check TEMPORAL_API_KEY and TEMPORAL_TLS_*"
-        case RPCError(status=status) if status in _AWAY:
+        case RPCError(status=status) if is_away(error):
             return f"Temporal stopped answering ({status.name}): look whether it is still running, then try again"
         case RPCError(status=status):
             return f"Temporal refused the request ({status.name}): {error.message}"

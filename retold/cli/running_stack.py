@@ -18,12 +18,11 @@ from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     GetSystemInfoRequest,
 )
-from temporalio.client import Client, WorkflowFailureError
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from retold.cli.failures import CommandError, does_not_answer
-from retold.client import Host, OperationRefusedError, from_failure, open_client
+from retold.cli.failures import CommandError, does_not_answer, is_away
+from retold.client import Host, OperationRefusedError, UnreachableError, open_client, operated
 from retold.client.runtime import core_runtime as core_runtime
 from retold.contracts import names
 from retold.contracts.decision import TurnDecision
@@ -154,8 +153,13 @@ class RunningStack:
         """Refuse to wait for an answer nobody will give. A worker that has just begun is given its first moment."""
         for moment_s in (0.0, 0.3, 0.7, 1.0):
             await asyncio.sleep(moment_s)
-            if await self.pollers(queue):
-                return
+            try:
+                if await self.pollers(queue):
+                    return
+            except RPCError as error:
+                if not is_away(error):
+                    raise
+                raise does_not_answer(self.address) from error
         raise CommandError(
             f"no worker polls the task queue {queue} (namespace {self.client.namespace} at {self.address})",
             "start `retold dev` or `python worker.py`",
@@ -179,19 +183,11 @@ class RunningStack:
         queue = queue or self.operations_queue
         await self.expect_worker(queue)
         try:
-            result: ResultT = await self.client.execute_workflow(
-                workflow,
-                argument,
-                result_type=result_type,
-                id=workflow_id,
-                task_queue=queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                execution_timeout=timeout,
+            return await operated(
+                self.client, workflow, argument, result_type, workflow_id=workflow_id, task_queue=queue, within=timeout
             )
-        except WorkflowFailureError as failure:
-            raise from_failure(failure) from failure
-        return result
+        except UnreachableError as error:
+            raise does_not_answer(self.address) from error
 
     async def decisions(self, wanted: DecisionFilter) -> tuple[TurnDecision, ...]:
         return (await self._inspect(InspectDecisions(filter=wanted))).decisions

@@ -18,6 +18,7 @@ from retold.client._errors import (
     from_failure,
 )
 from retold.client._host import FallbackResult, Host, connect
+from retold.client._operating import operated
 from retold.client._records import Records
 from retold.client._reviews import (
     AlreadyResolvedError,
@@ -89,6 +90,7 @@ __all__ = [
     "from_failure",
     "missing_review_attributes",
     "open_client",
+    "operated",
     "plugins",
     "prepare_review_attributes",
     "register_review_attributes",

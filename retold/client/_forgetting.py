@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from retold.client._errors import OperationRefusedError
+from retold.client._operating import operated
 from retold.contracts import names
 from retold.contracts.forgetting import ForgetInput, ForgetReceipt
 from retold.contracts.identity import forget_workflow_id
@@ -31,13 +31,11 @@ async def forgotten(client: Client, asked: ForgetInput, *, task_queue: str) -> F
 
     It has no execution timeout: once begun it is finished, whoever still waits for it.
     """
-    receipt: ForgetReceipt = await client.execute_workflow(
+    return await operated(
+        client,
         names.FORGET_WORKFLOW,
         asked,
-        id=forget_workflow_id(asked.principal, asked.target.what, asked.subject_id),
+        ForgetReceipt,
+        workflow_id=forget_workflow_id(asked.principal, asked.target.what, asked.subject_id),
         task_queue=task_queue,
-        result_type=ForgetReceipt,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
     )
-    return receipt

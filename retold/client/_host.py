@@ -27,6 +27,7 @@ from retold.client._errors import (
     out_of_reach,
 )
 from retold.client._forgetting import forgotten, to_forget
+from retold.client._operating import operated
 from retold.client._records import Records
 from retold.contracts import names
 from retold.contracts.extraction import ExtractInput, ExtractReport
@@ -200,18 +201,15 @@ class Host:
             ended = EndSessionInput(principal=principal, session_id=session)
         except ValidationError as error:
             raise InvalidTurnError(refusal_text(error)) from error
-        try:
-            await self.client.execute_workflow(
-                names.END_SESSION_WORKFLOW,
-                ended,
-                id=operation_workflow_id("end-session", principal, str(uuid4())),
-                task_queue=self._operations_queue,
-                execution_timeout=timedelta(seconds=60),
-            )
-        except WorkflowFailureError as failure:
-            raise from_failure(failure) from failure
-        except (RPCError, RuntimeError) as error:
-            raise out_of_reach(error) from error
+        await operated(
+            self.client,
+            names.END_SESSION_WORKFLOW,
+            ended,
+            type(None),
+            workflow_id=operation_workflow_id("end-session", principal, str(uuid4())),
+            task_queue=self._operations_queue,
+            within=timedelta(seconds=60),
+        )
 
     async def read_session(self, principal: Principal, session: str) -> ExtractReport:
         """Have what the user has said in the session read now, instead of when it is idle. Returns when that is done.
@@ -226,21 +224,14 @@ class Host:
             wanted = ExtractInput(principal=principal, session_id=session)
         except ValidationError as error:
             raise InvalidTurnError(refusal_text(error)) from error
-        try:
-            report: ExtractReport = await self.client.execute_workflow(
-                names.EXTRACTION_WORKFLOW,
-                wanted,
-                id=operation_workflow_id("extract", principal, session),
-                task_queue=self._operations_queue,
-                result_type=ExtractReport,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            )
-        except WorkflowFailureError as failure:
-            raise from_failure(failure) from failure
-        except (RPCError, RuntimeError) as error:
-            raise out_of_reach(error) from error
-        return report
+        return await operated(
+            self.client,
+            names.EXTRACTION_WORKFLOW,
+            wanted,
+            ExtractReport,
+            workflow_id=operation_workflow_id("extract", principal, session),
+            task_queue=self._operations_queue,
+        )
 
     async def forget_record(self, principal: Principal, record_id: str, *, actor: str, reason: str) -> ForgetReceipt:
         """Forget one record for good: its copies, what it replaced, the turn it was said in, answers made with it.
@@ -265,12 +256,7 @@ class Host:
 
     async def _forget(self, principal: Principal, target: dict[str, str], actor: str, reason: str) -> ForgetReceipt:
         asked = to_forget(principal, target, actor=actor, reason=reason)
-        try:
-            return await forgotten(self.client, asked, task_queue=self._operations_queue)
-        except WorkflowFailureError as failure:
-            raise from_failure(failure) from failure
-        except (RPCError, RuntimeError) as error:
-            raise out_of_reach(error) from error
+        return await forgotten(self.client, asked, task_queue=self._operations_queue)
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
         with self._answers.awaited(turn_workflow_id(request.principal, request.session_id, request.turn_id)) as here:

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
-from temporalio.client import Client, WorkflowFailureError
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.service import RPCError
+from temporalio.client import Client
 
-from retold.client._errors import OperationRefusedError, UnknownRecordError, from_failure, out_of_reach
+from retold.client._errors import OperationRefusedError, UnknownRecordError
+from retold.client._operating import operated
 from retold.contracts import names
 from retold.contracts.identity import operation_workflow_id
 from retold.contracts.lifecycle import (
@@ -276,22 +275,15 @@ class Records:
         token: str,
         within: timedelta,
     ) -> ResultT:
-        try:
-            result: ResultT = await self._client.execute_workflow(
-                workflow,
-                asked,
-                id=operation_workflow_id("records", principal, token),
-                task_queue=self._task_queue,
-                result_type=result_type,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                execution_timeout=within,
-            )
-        except WorkflowFailureError as failure:
-            raise from_failure(failure) from failure
-        except (RPCError, RuntimeError) as error:
-            raise out_of_reach(error) from error
-        return result
+        return await operated(
+            self._client,
+            workflow,
+            asked,
+            result_type,
+            workflow_id=operation_workflow_id("records", principal, token),
+            task_queue=self._task_queue,
+            within=within,
+        )
 
 
 def _the_one(page: RecordPage) -> MemoryRecord:
