@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from retold.cli.running_stack import Whereabouts
 from retold.client import InvalidTurnError
+from retold.contracts._base import without_secret
 from retold.contracts.refusal import refusal_text
 from retold.contracts.turn import Principal
 
@@ -16,7 +17,16 @@ Tenant = Annotated[str, typer.Option("--tenant", help="Whose memory: the tenant,
 User = Annotated[str, typer.Option("--user", help="Whose memory: the user, matched exactly.")]
 Session = Annotated[str, typer.Option("--session", help="The conversation.")]
 Actor = Annotated[str | None, typer.Option("--actor", help="Who does this, for the audit log. Default: your login.")]
-Why = Annotated[str, typer.Option("--reason", help="Why, for the audit log.")]
+
+
+def _kept(reason: str) -> str:
+    try:
+        return without_secret(reason)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Why = Annotated[str, typer.Option("--reason", help="Why, for the audit log.", callback=_kept)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program, and nothing else.")]
 
 

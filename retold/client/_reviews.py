@@ -31,6 +31,7 @@ from retold.contracts.review import (
     ReviewState,
 )
 from retold.credentials import MalformedTokenError, ReviewerCredential
+from retold.policy.reviewing import refuse_reason
 
 ANSWERED_WITHIN_S = 30.0
 _CLOSED_MEANWHILE = "AcceptedUpdateCompletedWorkflow"
@@ -123,7 +124,7 @@ class Reviews:
 
         Args:
             expected_version: of the item that was looked at.
-            reason: at most 500 characters; kept in the audit trail beside the reviewer's name.
+            reason: 1 to 500 characters, without a secret; kept in the audit trail beside the reviewer's name.
             token: the reviewer's own. It leaves this process in no form.
             category: for a promotion where no policy named one.
 
@@ -132,6 +133,8 @@ class Reviews:
             DecisionUnansweredError: no answer in time.
             UnreachableError: Temporal is out of reach.
         """
+        if (unkept := refuse_reason(reason)) is not None:
+            raise MalformedDecisionError(unkept.why)
         try:
             decision = ReviewerCredential.of(token).decide(
                 review_id, resolution, expected_version=expected_version, reason=reason, category=category

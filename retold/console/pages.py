@@ -31,6 +31,7 @@ from retold.contracts.review import (
     UnreadableReview,
 )
 from retold.credentials import ReviewerCredential
+from retold.policy.reviewing import refuse_reason
 from retold.store.review_reading import cursor_after
 
 PERIODS = {"7": 7, "30": 30, "90": 90}
@@ -307,9 +308,9 @@ def _complete(draft: Draft) -> tuple[Resolution, ActivationCategory | None]:
         raise IncompleteError(
             f"A reason has {REVIEW_REASON_MAX_CHARS} characters at most; this has {len(draft.reason)}."
         )
+    if (unkept := refuse_reason(draft.reason)) is not None:
+        raise IncompleteError(f"The {unkept.why}." if draft.reason else "Say why: it is kept, and somebody may ask.")
     resolution = Resolution(draft.resolution)
-    if resolution is Resolution.REJECT and not draft.reason:
-        raise IncompleteError("Say why it is rejected: it is never used again, and somebody may ask.")
     if not draft.category or resolution is not Resolution.PROMOTE:
         return resolution, None
     if draft.category not in [category.value for category in PROMOTABLE_CATEGORIES]:

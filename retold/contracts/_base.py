@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from retold.contracts.secrets import find_secret
+
 NAME_MAX_CHARS = 128
 TURN_TEXT_MAX_CHARS = 32_000
 CONTEXT_MAX_CHARS = 64_000
@@ -63,6 +65,21 @@ def _aware_utc(value: datetime) -> datetime:
 
 Name = Annotated[str, Field(max_length=NAME_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """An opaque identifier chosen by a host: 1 to 128 characters, not blank, any character but NUL."""
+
+
+def without_secret(value: str) -> str:
+    """The reason as it was given.
+
+    Raises:
+        ValueError: it seems to hold a secret; the message names its kind, never its value.
+    """
+    if (kind := find_secret(value)) is not None:
+        raise ValueError(f"seems to hold a secret ({kind}); it would be kept in the audit trail: say why without it")
+    return value
+
+
+AuditedReason = Annotated[Name, AfterValidator(without_secret)]
+"""Why somebody does it, kept in the audit trail: 1 to 128 characters, not blank, without a secret."""
 
 TurnText = Annotated[str, Field(max_length=TURN_TEXT_MAX_CHARS), AfterValidator(_not_blank), BeforeValidator(_storable)]
 """What the user said: 1 to 32,000 characters, not blank."""

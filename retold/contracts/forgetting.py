@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from retold.contracts._base import Contract, Name, UtcTime
+from retold.contracts._base import AuditedReason, Contract, Name, UtcTime
 from retold.contracts.turn import Principal
 
 
@@ -39,7 +39,7 @@ class ForgetInput(Contract):
     principal: Principal
     target: ForgetTarget
     actor: Name
-    reason: Name
+    reason: AuditedReason
     """Kept in the receipt: say why, never what."""
 
     @property

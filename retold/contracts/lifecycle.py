@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from retold.contracts._base import Contract, Name, NewRecordText, UtcTime
+from retold.contracts._base import AuditedReason, Contract, Name, NewRecordText, UtcTime
 from retold.contracts.record import (
     ComparedName,
     Entity,
@@ -33,7 +33,7 @@ class RememberInput(Contract):
     principal: Principal
     records: Annotated[tuple[RecordWrite, ...], Field(min_length=1, max_length=REMEMBER_MAX_RECORDS)]
     actor: Name
-    reason: Name = "remembered"
+    reason: AuditedReason = "remembered"
 
     @model_validator(mode="after")
     def _fits_a_payload(self) -> RememberInput:
@@ -84,7 +84,7 @@ class RecordChange(Contract):
     record_id: Name
     """The record's id, or the host's own key of it."""
     actor: Name
-    reason: Name
+    reason: AuditedReason
     expected_version: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -122,7 +122,7 @@ class ContradictInput(Contract):
     principal: Principal
     record_ids: Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
     actor: Name
-    reason: Name
+    reason: AuditedReason
 
     @model_validator(mode="after")
     def _two(self) -> ContradictInput:

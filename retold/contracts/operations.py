@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from retold.contracts._base import Contract, Name
+from retold.contracts._base import AuditedReason, Contract, Name
 from retold.contracts.activation import ActivationView
 from retold.contracts.decision import TurnDecision
 from retold.contracts.disposition import Disposition, Reason
@@ -43,7 +43,7 @@ class DeleteRecordInput(Contract):
     record_id: Name
     """The record's id, or the host's own key of it."""
     actor: Name
-    reason: Name
+    reason: AuditedReason
     expected_version: Annotated[int, Field(ge=1)] | None = None
     """Refuse if somebody has changed it since."""
 
@@ -55,7 +55,7 @@ class DevelopmentAmbientInput(Contract):
     record_id: Name
     """The record's id, or the host's own key of it."""
     actor: Name
-    reason: Name
+    reason: AuditedReason
 
 
 class DecisionFilter(Contract):

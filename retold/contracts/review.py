@@ -19,7 +19,8 @@ DEFAULT_BACKLOG_BOUND = 500
 
 
 ReviewReason = Annotated[str, Field(max_length=REVIEW_REASON_MAX_CHARS), BeforeValidator(_storable)]
-"""Why a reviewer decided as they did: at most 500 characters, kept in the audit trail."""
+"""Why a reviewer decided as they did: at most 500 characters, kept in the audit trail. A decision without one, or with
+a secret in it, can be read and is refused as `MalformedDecision` (`retold.policy.reviewing`)."""
 _Word = Annotated[str, Field(max_length=64), BeforeValidator(_storable)]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from retold.contracts._base import Contract, Name, UtcTime
+from retold.contracts._base import Contract, Name, UtcTime, without_secret
 from retold.contracts.config import Switches
 
 SWITCH_REASON_MAX_CHARS = 500
@@ -30,7 +30,7 @@ class SwitchChange(Contract):
     tenant: Name | None = None
     """None: all tenants."""
     actor: Name
-    reason: Annotated[str, Field(min_length=1, max_length=SWITCH_REASON_MAX_CHARS)]
+    reason: Annotated[str, Field(min_length=1, max_length=SWITCH_REASON_MAX_CHARS), AfterValidator(without_secret)]
 
 
 class SwitchState(Contract):

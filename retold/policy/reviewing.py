@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from retold.contracts._base import without_secret
 from retold.contracts.activation import (
     PROMOTABLE_CATEGORIES,
     ActivationCategory,
@@ -126,6 +127,17 @@ def refuse_word(decision: ReviewDecision, via: str) -> Refusal | None:
         return Refusal(refused, f"no such resolution; there are {known}")
     if (signalled := SIGNALLED.get(via)) is not None and signalled is not decision.resolution:
         return Refusal(refused, f"sent as {via}, signed as {decision.resolution.value}")
+    return None
+
+
+def refuse_reason(reason: str) -> Refusal | None:
+    """Why the reason cannot be kept; None: it can. Every resolution has one, as every change of a record has."""
+    if not reason.strip():
+        return Refusal(RefusedDecision.MALFORMED, "reason must not be empty or blank: say why, for the audit trail")
+    try:
+        without_secret(reason)
+    except ValueError as error:
+        return Refusal(RefusedDecision.MALFORMED, f"reason {error}")
     return None
 
 

@@ -34,6 +34,7 @@ from retold.policy.reviewing import (
     category_for_promotion,
     refuse_moment,
     refuse_person,
+    refuse_reason,
     refuse_word,
 )
 from retold.store import amending, audit, reviewers, reviews
@@ -73,7 +74,7 @@ def decide(session: Session, sent: SentDecision, at: datetime) -> Decided:
     if taking is not None and taking.row.decision_digest == decision.digest:
         return Decided(taking.outcome(), repeated=True)
     facts = None if taking is None else taking.facts()
-    refusal = refuse_moment(decision, facts) or refuse_word(decision, sent.via)
+    refusal = refuse_moment(decision, facts) or refuse_word(decision, sent.via) or refuse_reason(decision.reason)
     if refusal is None:
         assert taking is not None and isinstance(decision.resolution, Resolution), "the two above refuse both"
         refusal = taking.resolve(decision.resolution, heard=sent.via != _OPERATION)

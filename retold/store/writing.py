@@ -23,9 +23,9 @@ from retold.contracts.record import (
     RecordWrite,
     Source,
 )  # fmt: skip
+from retold.contracts.secrets import find_secret
 from retold.policy.authority import has_slot, stated_at, stronger
 from retold.store.changes import Changes, make_conditional
-from retold.store.secrets import find_secret
 from retold.store.settling import Settling, Slot, slot_of
 from retold.store.tables import RecordRow
 from retold.store.tombstones import Forgotten

@@ -157,9 +157,8 @@ async def rules(visit: Visit) -> list[str]:
     return await visit.page.locator("a.rule").all_inner_texts()
 
 
-async def decide(visit: Visit, key: str, reason: str = "") -> None:
+async def decide(visit: Visit, key: str, reason: str = "as it says") -> None:
     async with visit.page.expect_navigation(timeout=30_000):
         await visit.page.keyboard.press(key)
-        if reason:
-            await visit.page.keyboard.type(reason)
-        await visit.page.keyboard.press("Control+Enter" if reason else "Enter")
+        await visit.page.keyboard.type(reason)
+        await visit.page.keyboard.press("Control+Enter")

@@ -92,12 +92,14 @@ async def test_what_a_history_keeps_is_a_signature_no_text_of_the_user_and_no_to
     review, rita = await desk.opened(), await desk.queue.reviewer()
     with pytest.raises(StaleReviewError):
         await desk.reviews.resolve(
-            review.review_id, Resolution.PROMOTE, expected_version=9, reason="", token=rita.token
+            review.review_id, Resolution.PROMOTE, expected_version=9, reason="plain", token=rita.token
         )
-    await desk.reviews.resolve(review.review_id, Resolution.PROMOTE, expected_version=1, reason="", token=rita.token)
+    await desk.reviews.resolve(
+        review.review_id, Resolution.PROMOTE, expected_version=1, reason="plain", token=rita.token
+    )
     history = (await desk.handle(review).fetch_history()).to_json()
     decoded = history + "".join(_payloads(json.loads(history)))
-    signed = decision(rita, review, reason="").signature
+    signed = decision(rita, review, reason="plain").signature
     assert signed in decoded, "the test must be able to see what is there"
     for secret in (rita.token, rita.token.split(".")[2], rita.token_hash, SAID, SPAN, "short sentences"):
         assert secret not in decoded
@@ -123,9 +125,11 @@ async def test_refusals_have_types_reach_the_caller_and_the_audit_trail_and_leav
             await desk.reviews.send(forged)
         assert await refusals(desk, item) == before + 1
     with pytest.raises(UnknownReviewError):
-        await desk.reviews.resolve("nothing", Resolution.REJECT, expected_version=1, reason="", token=rita.token)
+        await desk.reviews.resolve("nothing", Resolution.REJECT, expected_version=1, reason="plain", token=rita.token)
     with pytest.raises(NotAReviewerError):
-        await desk.reviews.resolve(review.review_id, Resolution.REJECT, expected_version=1, reason="", token="guess")
+        await desk.reviews.resolve(
+            review.review_id, Resolution.REJECT, expected_version=1, reason="plain", token="guess"
+        )
     with pytest.raises(MalformedDecisionError, match="reason"):
         await desk.reviews.resolve(
             review.review_id, Resolution.REJECT, expected_version=1, reason="x" * 501, token=rita.token
@@ -139,7 +143,7 @@ async def test_refusals_have_types_reach_the_caller_and_the_audit_trail_and_leav
         no_category.review_id,
         Resolution.PROMOTE,
         expected_version=1,
-        reason="",
+        reason="plain",
         token=rita.token,
         category=ActivationCategory.ACCESSIBILITY,
     )
@@ -256,7 +260,7 @@ async def test_a_sweep_starts_what_a_crash_left_behind_and_lets_deferred_items_i
         await desk.reviews.send(decision(rita, items[0]))
         await desk.workflows.sweep()
         outcome = await desk.reviews.resolve(
-            items[2].review_id, Resolution.REJECT, expected_version=2, reason="", token=rita.token
+            items[2].review_id, Resolution.REJECT, expected_version=2, reason="plain", token=rita.token
         )
         assert outcome == await desk.outcome(items[2])
         # Terminated by an operator: the row is still the truth, and a decision still counts.

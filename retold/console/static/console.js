@@ -27,12 +27,11 @@
   const radios = form ? [...form.querySelectorAll("input[type=radio]")] : [];
   for (const radio of radios) names[radio.dataset.key] = radio;
 
-  // The button says what it will do, and the reason is asked for only where it is needed.
+  // The button says what it will do.
   const showChoice = () => {
     const chosen = radios.find((radio) => radio.checked);
     button.textContent = chosen ? chosen.closest("label").querySelector(".name").textContent : "Decide";
     button.dataset.choice = chosen ? chosen.value : "";
-    reason.required = chosen !== undefined && chosen.value === "reject";
     if (!chosen) hint.textContent = "";
   };
 
@@ -41,8 +40,7 @@
     showChoice();
     const token = form.querySelector("#token");
     const category = radio.value === "promote" ? form.querySelector("#category") : null;
-    const asksReason = reason.required && !reason.value.trim();
-    const first = asksReason ? reason : token && !token.value ? token : category && !category.value ? category : button;
+    const first = !reason.value.trim() ? reason : token && !token.value ? token : category && !category.value ? category : button;
     first.focus();
     const does = button.textContent.toLowerCase();
     const how = first === button ? `Enter to ${does}` : `${first.dataset.first}, then Ctrl Enter to ${does}`;
@@ -56,6 +54,7 @@
   };
 
   if (form) {
+    reason.required = true;
     form.addEventListener("change", showChoice);
     // A slow answer must not be asked for twice.
     form.addEventListener("submit", () => { button.disabled = true; });

@@ -21,7 +21,7 @@ from tests.unit.console.seeded import SPAN
 async def decision_of(browser: httpx.AsyncClient, review: Review, **said: str) -> tuple[Form, dict[str, str]]:
     """The item's form, and what it sends with this filled in."""
     form = form_of((await browser.get(f"/reviews/{review.review_id}")).text, "/reviews/")
-    return form, {**form.fields, **said}
+    return form, {**form.fields, "reason": "as it says", **said}
 
 
 def heading(answer: httpx.Response) -> str:
@@ -109,7 +109,9 @@ async def test_the_next_item_is_one_of_the_filtered_queue(page: Page) -> None:
     browser = await page.signed_in(await page.seeding.person())
     shown = (await browser.get(f"/reviews/{review.review_id}?tenant=acme")).text
     form = form_of(shown, "/reviews/")
-    answer = await browser.post(html.unescape(form.action), data={**form.fields, "resolution": "keep_conditional"})
+    answer = await browser.post(
+        html.unescape(form.action), data={**form.fields, "resolution": "keep_conditional", "reason": "at times"}
+    )
     assert answer.headers["location"] == f"/reviews/{wanted.review_id}?tenant=acme&decided={review.review_id}"
 
 
@@ -118,8 +120,11 @@ async def test_the_next_item_is_one_of_the_filtered_queue(page: Page) -> None:
     [
         ({"resolution": ""}, "Choose one of the three"),
         ({"resolution": "approve"}, "Choose one of the three"),
-        ({"resolution": "reject"}, "Say why it is rejected"),
-        ({"resolution": "reject", "reason": " \r\n "}, "Say why it is rejected"),
+        ({"resolution": "reject", "reason": ""}, "Say why"),
+        ({"resolution": "promote", "reason": ""}, "Say why"),
+        ({"resolution": "keep_conditional", "reason": ""}, "Say why"),
+        ({"resolution": "reject", "reason": " \r\n "}, "Say why"),
+        ({"resolution": "promote", "reason": "with sk-" + "a1B2" * 8}, "The reason seems to hold a secret (API key)"),
         ({"resolution": "promote", "reason": "x" * 501}, "A reason has 500 characters at most; this has 501"),
         ({"resolution": "promote", "version": ""}, "which version you saw"),
         ({"resolution": "promote", "version": "0"}, "which version you saw"),
@@ -186,7 +191,9 @@ async def test_what_changed_meanwhile_is_said_and_shown(
         assert ">my reasons</textarea>" in answer.text, "nobody writes it twice"
         again = form_of(answer.text, "/reviews/")
         assert again.fields["version"] == str(changed.get("version", 1))
-        kept = await browser.post(form.action, data={**again.fields, "resolution": "keep_conditional"})
+        kept = await browser.post(
+            form.action, data={**again.fields, "resolution": "keep_conditional", "reason": "at times"}
+        )
         assert kept.status_code == 303
 
 

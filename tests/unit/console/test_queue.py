@@ -166,7 +166,7 @@ async def test_a_role_taken_away_counts_at_once(page: Page) -> None:
     browser = await page.signed_in(await page.seeding.person())
     form = form_of((await browser.get(f"/reviews/{review.review_id}")).text, "/reviews/")
     page.seeding.change_person("rita", role="viewer")
-    said = {**form.fields, "resolution": "keep_conditional"}
+    said = {**form.fields, "resolution": "keep_conditional", "reason": "at times"}
     assert (await browser.post(form.action, data=said)).status_code == 403
     page.seeding.change_person("rita", role="reviewer", tenants=["elsewhere"])
     assert (await browser.post(form.action, data=said)).status_code == 404

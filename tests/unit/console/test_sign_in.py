@@ -154,7 +154,7 @@ async def test_a_form_of_another_session_is_not_believed(page: Page) -> None:
     review = await page.seeding.item()
     mine, theirs = await page.signed_in(token), await page.signed_in(token)
     form = form_of((await mine.get(f"/reviews/{review.review_id}")).text, "/reviews/")
-    said = {**form.fields, "resolution": "keep_conditional"}
+    said = {**form.fields, "resolution": "keep_conditional", "reason": "at times"}
 
     for csrf in ("", "0" * 64, "é", form.fields["csrf"][:-1]):
         assert (await mine.post(form.action, data={**said, "csrf": csrf})).status_code == 403
@@ -193,7 +193,7 @@ async def test_the_token_cannot_be_guessed_at_the_decision_either(page: Page) ->
     browser = await page.signed_in(token)
     page.restart()
     form = form_of((await browser.get(f"/reviews/{review.review_id}")).text, "/reviews/")
-    said = {**form.fields, "resolution": "keep_conditional"}
+    said = {**form.fields, "resolution": "keep_conditional", "reason": "at times"}
     for _ in range(PER_ADDRESS):
         await browser.post(form.action, data={**said, "token": "wrong"})
     answer = await browser.post(form.action, data={**said, "token": token})

@@ -376,7 +376,7 @@ async def test_a_reviewer_names_a_category_only_where_no_policy_did_and_widens_n
     queue: Queue, policy: ActivationCategory | None, reviewer: ActivationCategory | None, taken: bool
 ) -> None:
     review, rita = await queue.item(category=policy), await queue.reviewer()
-    promotion = rita.decide(review.review_id, Resolution.PROMOTE, expected_version=1, category=reviewer)
+    promotion = rita.decide(review.review_id, Resolution.PROMOTE, expected_version=1, reason="plain", category=reviewer)
     decided = await queue.store.reviews.decide(sent(promotion, review), NOON)
     assert isinstance(decided.outcome, ReviewOutcome) is taken
 
@@ -510,3 +510,17 @@ async def test_a_token_opens_for_its_holder_until_they_are_disabled_and_is_store
     with engine.connect() as connection:
         dump = str([connection.execute(select(table)).all() for table in Row.metadata.sorted_tables])
     assert token not in dump and token.split(".")[2] not in dump
+
+
+@pytest.mark.parametrize("resolution", list(Resolution))
+@pytest.mark.parametrize("reason", ["", " \n", "it says sk-" + "a1B2" * 8])
+async def test_a_decision_says_why_and_holds_no_secret(queue: Queue, resolution: Resolution, reason: str) -> None:
+    review, rita = await queue.item(), await queue.reviewer()
+    decided = await queue.store.reviews.decide(sent(decision(rita, review, resolution, reason), review), NOON)
+    assert isinstance(decided.outcome, Refusal) and decided.outcome.kind is RefusedDecision.MALFORMED
+    assert decided.outcome.why.startswith("reason ")
+    refused = (await queue.store.audit_events(ADA, review.review_id))[-1]
+    assert (refused.event, refused.reason) == ("review.decision_refused", decided.outcome.why)
+    assert reason.strip() == "" or reason not in refused.model_dump_json()
+    again = await queue.store.reviews.decide(sent(decision(rita, review, resolution), review, "again"), NOON)
+    assert isinstance(again.outcome, ReviewOutcome)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from retold.store.secrets import find_secret
+from retold.contracts.secrets import find_secret
 
 SECRETS = [
     "password: hunter2",

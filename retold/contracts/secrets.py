@@ -1,4 +1,4 @@
-"""Does a text hold something that must never become memory: a key, a token, a password?
+"""Does a text hold something that must never be kept, in memory or in an audit trail: a key, a token, a password?
 
 Shapes, not guesses: what has the form of a credential, or is called one and looks like one. "My password expired"
 and "the API key lives in the vault" are ordinary sentences and pass. Pure; the found value is never returned.
