@@ -7,13 +7,15 @@ import base64
 import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 from google.protobuf.duration_pb2 import Duration
-from temporalio.api.common.v1 import Payload, WorkflowExecution
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import Header, Payload, WorkflowExecution
+from temporalio.api.history.v1 import History
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
     GetWorkflowExecutionHistoryRequest,
@@ -30,6 +32,7 @@ from retold.client._search_attributes import register_review_attributes
 from retold.client.encryption import ENCODING, payloads_in, used_keys
 from retold.security import Severity, findings
 
+SDK_MARKERS = "core_"
 NAMESPACE_APPEARS_WITHIN_S = 30
 
 RetentionDays = Annotated[
@@ -43,7 +46,10 @@ def migrate_store(as_json: options.AsJson = False) -> None:
     from retold.store.engine import open_engine
     from retold.store.migrations import migrate, revision_of
 
-    engine = open_engine(read_settings().sql_url)
+    settings = read_settings()
+    if settings.store_url is None:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    engine = open_engine(settings.sql_url)
     try:
         before = revision_of(engine)
         asyncio.run(migrate(engine))
@@ -178,8 +184,31 @@ async def _payloads_of_executions(client: Client, limit: int) -> AsyncIterator[l
                 if error.status is RPCStatusCode.NOT_FOUND:  # its retention ended, or it was forgotten meanwhile
                     break
                 raise
-            kept.extend(payloads_in(page.history))
+            kept.extend(payloads_of_ours(page.history))
             if not page.next_page_token:
                 yield kept
                 break
             request.next_page_token = page.next_page_token
+
+
+def payloads_of_ours(history: History) -> Iterator[Payload]:
+    """Without those no codec ever sees, which would have every execution look as if it were in the clear: trace
+    context in headers, and the SDK's own notes about a local activity beside its result.
+    """
+    for event in history.events:
+        _clear_headers(event)
+        marker = event.marker_recorded_event_attributes
+        if marker.marker_name.startswith(SDK_MARKERS):
+            for name in set(marker.details) - {"result"}:
+                del marker.details[name]
+        yield from payloads_in(event)
+
+
+def _clear_headers(message: Message) -> None:
+    for field, value in message.ListFields():
+        if field.message_type is None or field.is_repeated:
+            continue
+        if field.message_type.full_name == Header.DESCRIPTOR.full_name:
+            message.ClearField(field.name)
+        else:
+            _clear_headers(value)
