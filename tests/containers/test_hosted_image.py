@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from retold.client import Principal, TurnResult, connect
+from retold.contracts.disposition import Reason
 from tests.docker_engine import ROOT, image, temporal_in_a_container
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
@@ -59,10 +60,11 @@ async def test_with_what_kubernetes_configures_it_is_ready_and_answers_by_the_mo
             await ready(said)
             monkeypatch.setenv("TEMPORAL_ADDRESS", temporal)
             async with connect() as host:
+                await host.records.remember(TOVE, "Her dentist is Dr Aksoy", actor="tove")  # else nobody plans
                 turn = uuid4().hex
                 result = await host.turn(TOVE, f"session-{turn}", turn, "Where is my dentist?", deadline_ms=60_000)
     assert isinstance(result, TurnResult)
-    assert (result.answer, result.recorded) == (ANSWER, True)
+    assert (result.answer, result.reason, result.recorded) == (ANSWER, Reason.PLANNER_SILENT, True)
     assert {("answers", KEY), ("decides", KEY), ("embeds", KEY)} <= asked
 
 
