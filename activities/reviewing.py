@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,6 @@ from retold.contracts.review import (
     SentDecision,
 )
 from retold.notices import Occasion, ReviewNotice, ReviewNotifier
-from retold.policy.limits import utc_now
 from retold.store.review_desk import ReviewDesk
 from retold.telemetry import metrics
 from retold.telemetry.names import (
@@ -45,10 +44,16 @@ _OCCASIONS = {ReviewStep.REMIND: Occasion.REMINDER, ReviewStep.ESCALATE: Occasio
 
 @dataclass(frozen=True)
 class ReviewActivities:
+    """
+    Args:
+        now: what an item's clock and its record's go by; None: the database's clock. What ends by a worker's own that
+            is wrong has ended for good.
+    """
+
     desk: ReviewDesk
     notifier: ReviewNotifier
     workflows: ReviewWorkflows
-    now: Callable[[], datetime] = utc_now
+    now: Callable[[], Awaitable[datetime]] | None = None
     decision_of: DecisionOf = no_decisions
 
     def get_activities(self) -> Sequence[Callable[..., Any]]:
@@ -64,11 +69,11 @@ class ReviewActivities:
             return state
 
     async def _step(self, request: ReviewStepInput) -> ReviewState:
-        state = await self.desk.step(request.review_id, ReviewStep.LOOK, self.now())
+        state = await self.desk.step(request.review_id, ReviewStep.LOOK, await self._now())
         if request.step is not ReviewStep.LOOK and not state.ended:
             # Told first, noted then: whoever dies in between tells them twice, never not at all.
             notified = await self._notify(request.step, state)
-            state = await self.desk.step(request.review_id, request.step, self.now(), notified=notified)
+            state = await self.desk.step(request.review_id, request.step, await self._now(), notified=notified)
         if state.status in (ReviewStatus.EXPIRED, ReviewStatus.WITHDRAWN):
             metrics.count(metrics.REVIEW_DECISIONS, ended=state.status.value)
         return state
@@ -83,7 +88,7 @@ class ReviewActivities:
             return answer
 
     async def _decide(self, sent: SentDecision) -> DecisionAnswer:
-        decided = await self.desk.decide(sent, self.now())
+        decided = await self.desk.decide(sent, await self._now())
         if isinstance(decided.outcome, ReviewOutcome):
             if not decided.repeated:
                 metrics.count(metrics.REVIEW_DECISIONS, ended=decided.outcome.status.value)
@@ -98,6 +103,9 @@ class ReviewActivities:
     async def start_reviews(self, request: ReviewIds) -> int:
         """Start the workflows of these items now, instead of at the next sweep; how many are open."""
         return await self.workflows.start(await self.desk.due_by_id(request.review_ids))
+
+    async def _now(self) -> datetime:
+        return await (self.desk.now() if self.now is None else self.now())
 
     async def _notify(self, step: ReviewStep, state: ReviewState) -> bool:
         occasion = _OCCASIONS.get(step)

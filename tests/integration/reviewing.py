@@ -52,7 +52,7 @@ class Clock:
 
     ahead: timedelta = timedelta(0)
 
-    def now(self) -> datetime:
+    async def now(self) -> datetime:
         return utc_now() + self.ahead
 
 

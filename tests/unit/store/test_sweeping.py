@@ -7,17 +7,26 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+from temporalio.testing import ActivityEnvironment
 
+from activities.reviewing import ReviewActivities
 from benchmarks.faults_moved_clock import MovedDatetime
 from retold.contracts.record import RecordId, RecordStatus, RecordWrite, TranscriptWrite
+from retold.contracts.review import ReviewState, ReviewStatus, ReviewStep, ReviewStepInput
 from retold.contracts.turn import Principal
+from retold.notices import LogNotifier
 from retold.policy import limits
 from retold.policy.limits import utc_now
 from retold.store import sweeping
 from retold.store.store import Store
+from retold.store.tables import RecordRow
 from tests.unit.store.conftest import ADA
+from tests.unit.store.review_items import Queue
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 EVERY = timedelta(milliseconds=20)
@@ -129,6 +138,21 @@ async def test_sessions_are_neither_ended_nor_read_by_a_wrong_clock(
     assert await swept(sweep, store) == []
     assert [event.event for event in await store.audit_events(ADA, "s")].count("session.expired") == 0
     assert any(each.levelno == logging.ERROR for each in caplog.records)
+
+
+@pytest.mark.parametrize("step", [ReviewStep.LOOK, ReviewStep.EXPIRE])
+async def test_a_review_is_neither_withdrawn_nor_expired_by_a_wrong_clock(
+    store: Store, engine: Engine, step: ReviewStep, clock_is_ahead: Callable[[timedelta], None]
+) -> None:
+    review = await Queue(store, engine, utc_now(), ADA).item(lives_for=HOUR)
+    with Session(engine) as session, session.begin():
+        session.get_one(RecordRow, review.record.id).valid_until = utc_now() + HOUR
+    clock_is_ahead(DAY)
+    nobody_to_start: Any = None
+    reviewing = ReviewActivities(store.reviews, LogNotifier(), nobody_to_start)
+    asked = ReviewStepInput(review_id=review.review_id, step=step)
+    state: ReviewState = await ActivityEnvironment().run(reviewing.step_review, asked)
+    assert state.status is ReviewStatus.OPEN
 
 
 async def test_an_idle_session_is_ended_by_a_worker_whose_clock_is_right(store: Store) -> None:
