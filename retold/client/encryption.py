@@ -24,6 +24,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import EncodingPayloadConverter, PayloadCodec
 
+from retold.client._errors import RetoldError
 from retold.contracts import names
 
 KEYS_VARIABLE = "RETOLD_CODEC_KEYS"
@@ -46,7 +47,7 @@ class CodecKeysError(ValueError):
     """The keys cannot be used; the message says which and why, and never shows one."""
 
 
-class UndecryptableError(Exception):
+class UndecryptableError(RetoldError):
     """A payload was encrypted under a key that is not in the ring, or was changed since."""
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from retold.cli import main
+from retold.client.encryption import UndecryptableError
 from retold.policy.switches import SwitchBoard
 from retold.store.engine import open_engine
 from retold.store.migrations import migrate
@@ -33,6 +35,21 @@ def test_without_temporal_it_goes_straight_into_the_store(
     asyncio.run(migrated(nobody_answers))
     assert main(OFF) == 0
     assert "straight in the store: Temporal does not answer" in unwrapped(capsys)
+    assert asyncio.run(in_force(nobody_answers)) == ["regeneration"]
+
+
+def test_an_answer_nobody_here_has_keys_for_is_no_answer(
+    nobody_answers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[None]:
+        raise UndecryptableError("this process has no codec keys")
+        yield
+
+    monkeypatch.setattr("retold.cli.switch.connected", connected)
+    asyncio.run(migrated(nobody_answers))
+    assert main(OFF) == 0
+    assert "straight in the store: this process has no codec keys" in unwrapped(capsys)
     assert asyncio.run(in_force(nobody_answers)) == ["regeneration"]
 
 
