@@ -21,6 +21,7 @@ def is_plain(sentence: Sentence) -> bool:
     return not (
         _too_much_unknown(sentence)
         or _unknown_beside(sentence)
+        or _comments_on_the_wish(sentence)
         or _asks_something_else(sentence)
         or _describes_something_else(sentence)
     )
@@ -70,6 +71,22 @@ def _unknown_beside(sentence: Sentence) -> bool:
         and not (clause.words <= 2 and "address" in sentence.keys("style"))  # "call me by my first name, Lena"
         for clause in spoken_clauses(sentence)
     )
+
+
+_EXPLAINS = (*OBJECTS, "access", "reason", "wish", "exempt", "concessive", "reply_noun", "standing", "universal")
+
+
+def _comments_on_the_wish(sentence: Sentence) -> bool:
+    """ "Write in capitals, I do love being shouted at": what is said of it afterwards in words no list knows.
+
+    It may be the irony that takes the wish back. A reason, a need or a further wish may stand there.
+    """
+    asked = False
+    for clause in spoken_clauses(sentence):
+        if asked and clause.unknown and clause.has("me", "fact", "not") and not clause.has(*_EXPLAINS, *INSTRUCTS):
+            return True
+        asked = asked or (clause.has(*INSTRUCTS) and clause.has(*OBJECTS))
+    return False
 
 
 def first_person(sentence: Sentence, clause: Clause) -> bool:
