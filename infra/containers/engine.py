@@ -124,7 +124,7 @@ def _end_what_was_left(folder: Path) -> None:
             deadline = time.monotonic() + STOPS_WITHIN_S
             while str(folder) in _command_line(process) and time.monotonic() < deadline:
                 time.sleep(0.2)
-            _take_down(bridges)
+            _take_down([*bridges, BRIDGE])
     _remove(folder)
 
 

@@ -129,7 +129,10 @@ def test_an_engine_that_a_killed_run_left_is_ended_before_the_next_begins(
     while not (tmp_path / "up").exists() and time.monotonic() < until:
         time.sleep(0.01)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    taken_down: list[str] = []
+    monkeypatch.setattr(engine, "_take_down", taken_down.extend)  # this machine's own stay
     engine._end_what_was_left(folder)
+    assert taken_down == [engine.BRIDGE]
     assert left.wait(timeout=5) == 0, "asked to end, not killed"
     assert not folder.exists()
 
