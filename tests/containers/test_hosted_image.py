@@ -56,8 +56,8 @@ async def test_with_what_kubernetes_configures_it_is_ready_and_answers_by_the_mo
     tmp_path.chmod(0o755)
     with temporal_in_a_container() as temporal, models() as (url, asked):
         environment = {**as_kubernetes_configures(url), "TEMPORAL_ADDRESS": temporal, "TEMPORAL_NAMESPACE": "default"}
-        with worker(hosted, environment, tmp_path) as said:
-            await ready(said)
+        with worker(hosted, environment, tmp_path) as container:
+            await ready(container)
             monkeypatch.setenv("TEMPORAL_ADDRESS", temporal)
             async with connect() as host:
                 await host.records.remember(TOVE, "Her dentist is Dr Aksoy", actor="tove")  # else nobody plans
