@@ -27,7 +27,7 @@ eval-activation: $(VENV)/installed
 crashes: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.crashes
 
-# Everything a turn stands on broken in mid-traffic, `crashes` among it: about six minutes, QUICK=1 under two.
+# Everything a turn stands on broken in mid-traffic, `crashes` among it: about six minutes, QUICK=1 three.
 faults: $(VENV)/installed
 	@$(BIN)/python -m benchmarks.faults $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 

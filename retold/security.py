@@ -47,7 +47,7 @@ def findings(settings: Settings, environment: Mapping[str, str] | None = None) -
     given = os.environ if environment is None else environment
     found = [
         *_temporal(given),
-        *_codec(given),
+        *_codec(settings, given),
         *_store(settings),
         *_qdrant(settings),
         *_serving(settings, given),
@@ -74,7 +74,7 @@ def _temporal(given: Mapping[str, str]) -> Iterator[Finding]:
         )
 
 
-def _codec(given: Mapping[str, str]) -> Iterator[Finding]:
+def _codec(settings: Settings, given: Mapping[str, str]) -> Iterator[Finding]:
     try:
         ring = key_ring_from_environment(given)
     except CodecKeysError as error:
@@ -82,6 +82,8 @@ def _codec(given: Mapping[str, str]) -> Iterator[Finding]:
         return
     if ring is None and _is_elsewhere(_temporal_host(given)):
         yield _open("RETOLD_CODEC_KEYS", "texts of turns lie readable in Temporal's histories: `retold codec new-key`")
+    if ring is None and settings.console.codec_origins:
+        yield _open("RETOLD_CONSOLE__CODEC_ORIGINS", "is set and there are no codec keys: the console decodes nothing")
 
 
 def _store(settings: Settings) -> Iterator[Finding]:

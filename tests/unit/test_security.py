@@ -54,6 +54,8 @@ def test_protected_by_half_is_refused(environment: dict[str, str], settings: dic
     [
         (CLOUD, {}, {"TEMPORAL_TLS_CLIENT_CERT_PATH", "RETOLD_CODEC_KEYS"}),
         ({**CLOUD, "TEMPORAL_API_KEY": "k", "RETOLD_CODEC_KEYS": KEYS}, {}, set()),
+        ({}, {"console": {"codec_origins": ["http://localhost:8233"]}}, {"RETOLD_CONSOLE__CODEC_ORIGINS"}),
+        ({"RETOLD_CODEC_KEYS": KEYS}, {"console": {"codec_origins": ["http://localhost:8233"]}}, set()),
         ({}, {"store_url": REMOTE_STORE}, {"RETOLD_STORE_URL"}),
         ({}, {"store_url": REMOTE_STORE + "?sslmode=verify-full"}, set()),
         ({}, {"qdrant_url": "http://qdrant:6333"}, {"RETOLD_QDRANT_API_KEY"}),
