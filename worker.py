@@ -44,18 +44,18 @@ from activities.retrieval import RetrievalActivities
 from activities.review_workflows import ReviewWorkflows
 from activities.reviewing import ReviewActivities
 from activities.switching import SwitchActivities
-from retold.client import open_client, prepare_review_attributes
+from retold.client import UnreachableError, open_client, prepare_review_attributes
 from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.composition import Adapters, compose
 from retold.ending import end_process
 from retold.index.following import follow_outbox
-from retold.models.installed import ModelsMissingError, require_models
+from retold.models.installed import require_models
 from retold.policy.permits import MemoryPermits
 from retold.policy.recording import TurnRecorder
 from retold.policy.stages import TurnStageBodies
 from retold.readiness import Readiness, index_answers, switches_are_fresh
-from retold.security import HalfConfiguredError, require_whole
+from retold.security import require_whole
 from retold.settings import Settings, WorkerSettings
 from retold.store.sweeping import sweep_due_records, sweep_idle_sessions, sweep_unread_sessions
 from retold.telemetry.endpoint import prometheus_endpoint
@@ -370,6 +370,7 @@ async def serve(settings: Settings) -> None:
     Raises:
         HalfConfiguredError: something is meant to be protected and is not.
         ModelsMissingError: a small model is asked for and not installed.
+        UnreachableError: Temporal does not answer. Whoever started this starts it again.
     """
     require_whole(settings)
     require_models(settings)
@@ -383,7 +384,10 @@ async def serve(settings: Settings) -> None:
             readers.append(endpoints.enter_context(prometheus_endpoint(worker.metrics_address)))
         endpoints.enter_context(install_tracing(settings.service_name, readers=readers))
         async with compose(settings) as adapters:
-            client = await open_client(runtime=core_runtime(worker.temporal_metrics_address))
+            try:
+                client = await open_client(runtime=core_runtime(worker.temporal_metrics_address))
+            except RuntimeError as error:
+                raise UnreachableError(f"Temporal is out of reach: {error}") from error
             async with running(client, adapters, settings):
                 await stop.wait()
 
@@ -393,7 +397,11 @@ if __name__ == "__main__":
     log_as_json(with_exception_messages=configured.capture_text)
     try:
         asyncio.run(serve(configured))
-    except (HalfConfiguredError, ModelsMissingError) as refused:
-        logger.error("nothing was started: %s", refused)
+    except Exception as error:
+        # Not left to the interpreter: that would print what our log leaves out, and finalise under the SDK's threads.
+        if type(error).__module__.startswith("retold."):
+            logger.error("the worker does not run: %s", error)
+        else:
+            logger.exception("the worker ended")
         end_process(1)
     end_process(0)
