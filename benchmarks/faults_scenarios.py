@@ -28,7 +28,7 @@ from benchmarks.faults_endpoints import (
 from benchmarks.faults_machine import MovedClock, Postgres, loaded_from
 from benchmarks.faults_report import Observed, Seen, is_normal, normal_after_s, seen, usual_ms
 from benchmarks.faults_rig import ANNA, ANSWERED_WITHIN_S, UTILITY, Rig, Sent, Site, Traffic, Worker
-from retold.contracts.record import RecordWrite
+from retold.contracts.record import RecordStatus, RecordWrite
 from retold.policy.limits import utc_now
 from retold.store.engine import in_a_thread
 from tests.integration.index.qdrant_stand_in import Fault as SearchFault
@@ -36,6 +36,7 @@ from tests.integration.index.qdrant_stand_in import Fault as SearchFault
 LASTS_S = 2.0
 NORMAL_WITHIN_S = 20.0
 BEFORE_TURNS = 5
+HOME = "Lives in Bern."
 
 Notes = list[str]
 
@@ -254,21 +255,20 @@ def clock_faults(site: Site, clock: MovedClock) -> list[Fault]:
     async def a_day_ahead() -> None:
         """A worker that starts with a wrong clock sweeps at once: what does it take for due?"""
         async with site.store() as store:
-            lines = [
-                RecordWrite(
-                    id="for-half-an-hour", text="The team fasts.", valid_until=utc_now() + timedelta(minutes=30)
-                )
-            ]
-            await store.import_lines(ANNA, lines, actor="faults", at=utc_now())
+            for write in (
+                RecordWrite(text=HOME, attribute="home_city"),
+                RecordWrite(text="Lives in Rome.", attribute="home_city", valid_from=utc_now() + timedelta(minutes=30)),
+            ):
+                await store.lifecycle.remember(ANNA, [write], actor="faults", at=utc_now())
         ahead = MovedClock(clock.file.with_name("a-day-ahead"))
         ahead.by(25 * 3600)
         known["worker"] = await site.start_worker(clock=ahead.file)
 
     async def looked_at() -> None:
         async with site.store() as store:
-            left = any(each.id == "for-half-an-hour" for each in await store.records(ANNA))
-        became = "is still in use" if left else "was taken out of use, for good"
-        notes.append(f"a record valid for another half hour {became}")
+            (home,) = (each for each in await store.records(ANNA) if each.text == HOME)
+        replaced = home.status is RecordStatus.SUPERSEDED
+        notes.append(f"a record with a successor in half an hour {'was replaced today' if replaced else 'still holds'}")
         worker = known["worker"]
         assert isinstance(worker, Worker)
         await worker.kill()

@@ -4,8 +4,8 @@ Starts a private Docker engine if none answers, builds our image from our Docker
 packages, runs the tests that need containers against them, and takes everything away again. What could not be run for
 want of an image is named at the end; so is how long each part took.
 
-Ends with 0: all passed; 69: no Docker answers and none can be started here, so nothing ran; 1: something failed, or
-nothing ran and RETOLD_REQUIRE_DOCKER=1 says that it must.
+Ends with 0: all passed; 69: no Docker answers and none can be started here, or Debian's packages cannot be had, so
+nothing ran; 1: something failed, or nothing ran and RETOLD_REQUIRE_DOCKER=1 says that it must.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from infra.containers.engine import NoEngineError, docker_engine
-from infra.containers.images import NOT_TO_BE_HAD, ROOT, BuildFailedError, image_builder, images_by_variable
+from infra.containers.images import (
+    NOT_TO_BE_HAD,
+    ROOT,
+    BuildFailedError,
+    NoPackagesError,
+    image_builder,
+    images_by_variable,
+)
 
 BUILD = ROOT / "build"
 LOGS = BUILD / "containers-logs"
@@ -39,7 +46,7 @@ WITH_QDRANT = ("tests/integration/index", "-k", "container")
 AT_ONCE = 7
 """Three builds and four parts, each on a thread that mostly waits for a process, or for an image."""
 PASSED, FAILED = 0, 1
-NO_ENGINE = os.EX_UNAVAILABLE
+NOT_RUN = os.EX_UNAVAILABLE
 """69 of sysexits.h, which neither pytest nor Python ends with: CI goes on after this one only."""
 
 
@@ -50,7 +57,10 @@ def main() -> int:
             code = _build_and_test(address)
     except NoEngineError as error:
         print(f"NOT RUN: no container was built or started. {error}")
-        return FAILED if os.environ.get("RETOLD_REQUIRE_DOCKER") == "1" else NO_ENGINE
+        return FAILED if os.environ.get("RETOLD_REQUIRE_DOCKER") == "1" else NOT_RUN
+    except NoPackagesError as error:
+        print(f"NOT RUN: there are no packages to build images from. {error}")
+        return FAILED if os.environ.get("RETOLD_REQUIRE_DOCKER") == "1" else NOT_RUN
     except BuildFailedError as error:
         print(f"FAILED: {error}")
         return FAILED

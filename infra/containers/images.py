@@ -51,6 +51,10 @@ class BuildFailedError(Exception):
     """What the tool said, its last lines."""
 
 
+class NoPackagesError(Exception):
+    """Debian's packages, which every image begins with, cannot be had: that says nothing about the images."""
+
+
 @contextmanager
 def image_builder(docker_host: str, logs: Path) -> Iterator[Builder]:
     """A builder with what this machine reaches its packages by: files for the time of the builds.
@@ -88,7 +92,7 @@ class Builder:
         with TemporaryDirectory() as folder:
             tree, apt = Path(folder, "base.tar"), Path(folder, "apt.conf")
             apt.write_text(_apt_configuration(_certificates()))
-            self._run(
+            self._fetch(
                 BASE,
                 "mmdebstrap",
                 "--variant=minbase",
@@ -146,6 +150,12 @@ class Builder:
     def _has(self, image: str) -> bool:
         asked = ["docker", "image", "inspect", image]
         return subprocess.run(asked, env=self._environment, capture_output=True).returncode == 0
+
+    def _fetch(self, image: str, *command: str) -> None:
+        try:
+            self._run(image, *command)
+        except BuildFailedError as error:
+            raise NoPackagesError(str(error)) from error
 
     def _run(self, image: str, *command: str) -> None:
         log = self.logs / (re.sub(r"[^a-z0-9.-]+", "-", image) + ".log")

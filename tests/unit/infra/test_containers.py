@@ -21,7 +21,7 @@ import yaml
 from infra.containers import __main__ as run
 from infra.containers import engine, images
 from infra.containers.engine import NoEngineError, docker_engine
-from infra.containers.images import BuildFailedError
+from infra.containers.images import BuildFailedError, NoPackagesError
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -181,11 +181,17 @@ def cannot_build(address: str) -> int:
     raise BuildFailedError("retold:local: docker ended with 69")
 
 
+def has_no_packages(address: str) -> int:
+    raise NoPackagesError("mmdebstrap ended with 25")
+
+
 @pytest.mark.parametrize(
     ("engine_here", "build_and_test", "required", "ends_with"),
     [
         (no_engine, None, "", 69),
         (no_engine, None, "1", 1),
+        (an_engine, has_no_packages, "", 69),
+        (an_engine, has_no_packages, "1", 1),
         (an_engine, cannot_build, "", 1),
         (an_engine, lambda address: 1, "", 1),
         (an_engine, lambda address: 0, "1", 0),
@@ -227,6 +233,7 @@ def test_ci_goes_on_where_no_docker_can_be_started_and_fails_with_everything_els
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     ran = subprocess.run([tmp_path / ".ci" / "run"], env={**os.environ, "PATH": path}, capture_output=True)
     assert ran.returncode == ci, ran.stderr
+    assert (b"once more" in ran.stdout) == bool(ci)
 
 
 def test_an_engine_that_answers_is_used_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
