@@ -25,7 +25,7 @@ from retold.settings import WorkerSettings
 from tests.cases import SERVED
 from tests.integration.test_turn_workflow import ask, unique
 from tests.scripted import DRAFT, Stack, Step, helpful, scripted
-from worker import TURNS_A_PERMIT, STICKY_POLLS, turn_worker
+from worker import STICKY_POLLS, TURNS_A_PERMIT, turn_worker
 
 RULES = Path(__file__).parents[2] / "infra" / "prometheus" / "rules" / "retold.yml"
 
