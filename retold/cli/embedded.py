@@ -51,13 +51,8 @@ _SERVER_OPTIONS = (
     "--dynamic-config-value", 'history.visibilityProcessorUpdateAckInterval="1s"',
     # The development server reads its transfer queue 20 times a second; every hop would wait for the next 50 ms.
     "--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000",
-    # One process has nobody to share a queue's partitions with; four of them forward tasks and polls to each other.
-    "--dynamic-config-value", "matching.numTaskqueueReadPartitions=1",
-    "--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
     "--log-level", "error",
 )  # fmt: skip
-_SERVER_ENVIRONMENT = {"GOGC": "300"}
-"""Its heap is small and short-lived: collected a third as often it takes a tenth less CPU and some 100 MB more."""
 
 Running = Callable[[Client, "Adapters", Settings], AbstractAsyncContextManager[None]]
 
@@ -183,7 +178,7 @@ async def _client_of(addresses: Addresses) -> Client:
         tls=False,
         plugins=plugins(key_ring_from_environment()),
         runtime=core_runtime(),
-        grpc_compression=GrpcCompression.NONE,  # packing what never leaves the machine costs a turn 2 ms of CPU
+        grpc_compression=GrpcCompression.NONE,  # nothing leaves the machine
     )
 
 
@@ -195,7 +190,6 @@ async def _guarded(command: list[str], log: Path) -> asyncio.subprocess.Process:
             stdin=asyncio.subprocess.PIPE,
             stdout=log_fd,
             stderr=log_fd,
-            env=_SERVER_ENVIRONMENT | os.environ,
             # A group of its own: Ctrl-C is for us; the server goes after the workers have finished with it.
             start_new_session=True,
         )  # fmt: skip
