@@ -29,8 +29,9 @@ HERE_WITHIN_S = 2.0
 class AnswersHere(ClientInterceptor, WorkerInterceptor):
     """One a client; workers made with that client take it from there."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hears: bool = True) -> None:
         self._awaited: dict[str, set[asyncio.Future[TurnResult | None]]] = {}
+        self._hears = hears
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _Telling(next, self)
@@ -39,6 +40,8 @@ class AnswersHere(ClientInterceptor, WorkerInterceptor):
     def awaited(self, workflow_id: str) -> Iterator[asyncio.Future[TurnResult | None]]:
         """What this process answers that turn while the block runs; None: it is for the server to say."""
         answer: asyncio.Future[TurnResult | None] = asyncio.get_running_loop().create_future()
+        if not self._hears:  # nobody would ever tell
+            answer.set_result(None)
         awaited = self._awaited.setdefault(workflow_id, set())
         awaited.add(answer)
         try:
@@ -54,9 +57,9 @@ class AnswersHere(ClientInterceptor, WorkerInterceptor):
 
 
 def answers_here(client: Client) -> AnswersHere:
-    """The client's own; of a client made without `plugins`, one that hears nothing."""
+    """The client's own; of a client made without `plugins`, one that hears nothing and keeps nobody waiting."""
     interceptors = client.config(active_config=True)["interceptors"]
-    return next((each for each in interceptors if isinstance(each, AnswersHere)), AnswersHere())
+    return next((each for each in interceptors if isinstance(each, AnswersHere)), AnswersHere(hears=False))
 
 
 async def first_answer(handle: WorkflowHandle[Any, TurnResult], here: asyncio.Future[TurnResult | None]) -> TurnResult:

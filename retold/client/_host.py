@@ -259,9 +259,10 @@ class Host:
         return await forgotten(self.client, asked, task_queue=self._operations_queue)
 
     async def _answer(self, request: TurnRequest) -> TurnResult | FallbackResult:
-        with self._answers.awaited(turn_workflow_id(request.principal, request.session_id, request.turn_id)) as here:
+        workflow_id = turn_workflow_id(request.principal, request.session_id, request.turn_id)
+        with self._answers.awaited(workflow_id) as here:
             try:
-                handle = await self._start(request)
+                handle = await self._start(request, workflow_id)
             except (RPCError, RuntimeError) as error:
                 return await self._fall_back(request, out_of_reach(error))
             try:
@@ -272,8 +273,7 @@ class Host:
             raise TurnConflictError(f"turn {request.turn_id!r} was already sent with another text or public context")
         return result
 
-    async def _start(self, request: TurnRequest) -> WorkflowHandle[Any, TurnResult]:
-        workflow_id = turn_workflow_id(request.principal, request.session_id, request.turn_id)
+    async def _start(self, request: TurnRequest, workflow_id: str) -> WorkflowHandle[Any, TurnResult]:
         try:
             return await self.client.start_workflow(
                 names.TURN_WORKFLOW,

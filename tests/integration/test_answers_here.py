@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 
 from retold.client import DraftFailedError
+from retold.client._answers_here import answers_here
 from retold.contracts.identity import turn_workflow_id
 from retold.contracts.turn import Durability
 from tests.cases import SERVED
@@ -76,3 +77,10 @@ async def test_a_turn_that_takes_long_is_waited_for_with_the_server(
     async with serving(client, stack) as host:
         assert (await ask(host, stack, principal, Durability.TURN)).answer == FINAL
     assert len(asked_of_the_server) == 1
+
+
+async def test_a_client_made_without_our_plugins_keeps_nobody_waiting(client: Client) -> None:
+    with answers_here(Client(client.service_client)).awaited("turn/1") as answer:
+        assert answer.done() and answer.result() is None
+    with answers_here(client).awaited("turn/1") as answer:
+        assert not answer.done()
