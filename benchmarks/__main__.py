@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import signal
@@ -34,6 +33,7 @@ from benchmarks.tables import section_tables, target_table
 from benchmarks.targets import targets
 from benchmarks.throughput import measure_throughput
 from benchmarks.turn_overhead import contenders, measure_overhead
+from retold.ending import end_process
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -82,8 +82,6 @@ def main() -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("interrupted; nothing was written and nothing is left running")
         return 130
-    finally:
-        gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
     found = as_json(results)
     against = targets(found)
     found["targets"] = [target.as_json() for target in against]
@@ -169,4 +167,4 @@ def _arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):
-        sys.exit(main())
+        end_process(main())

@@ -43,6 +43,7 @@ from benchmarks.crash_scenarios import (
 from benchmarks.crash_worker import STAGES
 from retold.client.tracing import install_tracing
 from retold.contracts.turn import Durability
+from retold.ending import end_process
 
 KEPT = (Durability.TURN, Durability.STAGE)
 BUDGET_MS = 400
@@ -309,3 +310,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end_process(0)

@@ -49,6 +49,7 @@ from benchmarks.faults_scenarios import (
 )  # fmt: skip
 from retold.client import Durability
 from retold.client.tracing import install_tracing
+from retold.ending import end_process
 from retold.store.engine import in_a_thread
 
 Json = dict[str, Any]
@@ -309,4 +310,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

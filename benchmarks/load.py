@@ -42,6 +42,7 @@ from retold.client.runtime import core_runtime
 from retold.client.tracing import install_tracing
 from retold.contracts.record import RecordWrite
 from retold.contracts.turn import Principal
+from retold.ending import end_process
 from retold.policy.limits import utc_now
 from retold.settings import WorkerSettings
 from retold.store.engine import open_engine
@@ -343,4 +344,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

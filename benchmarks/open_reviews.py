@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import logging
 import tempfile
@@ -25,6 +24,7 @@ from benchmarks.facts import load_average, machine_facts
 from benchmarks.measures import quantile
 from benchmarks.review_rig import Rig, principal_of, review_rig
 from retold.contracts.review import ReviewFilter
+from retold.ending import end_process
 from retold.policy.limits import utc_now
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,11 +60,8 @@ def main() -> int:
     BUILD.mkdir(exist_ok=True)
     logging.basicConfig(filename=BUILD / "reviews.log", filemode="w", level=logging.WARNING)
     console = Console(highlight=False)
-    try:
-        with console.status("starting") as status, tempfile.TemporaryDirectory(dir=BUILD, prefix="reviews-") as folder:
-            found = asyncio.run(_measured(Path(folder), number, status.update))
-    finally:
-        gc.collect()  # the SDK's native threads and a finalising interpreter do not get along otherwise
+    with console.status("starting") as status, tempfile.TemporaryDirectory(dir=BUILD, prefix="reviews-") as folder:
+        found = asyncio.run(_measured(Path(folder), number, status.update))
     _show(console, found)
     (BUILD / "reviews.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     console.print("written to build/reviews.json; the log of the run is build/reviews.log")
@@ -208,4 +205,4 @@ def _show(console: Console, found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    end_process(main())
