@@ -27,8 +27,9 @@ from temporalio.service import RPCError
 from retold.client import TurnResult, connect
 from retold.contracts import names
 from retold.contracts.identity import turn_workflow_id
-from retold.contracts.review import Resolution, ReviewOutcome, ReviewStatus
+from retold.contracts.review import Resolution, Review, ReviewOutcome, ReviewStatus
 from retold.contracts.turn import Durability, TurnOptions
+from retold.credentials import ReviewerCredential
 from retold.policy.recording import TurnRecorder
 from retold.settings import WorkerSettings
 from tests.integration.reviewing import Desk, eventually, review_desk
@@ -151,10 +152,7 @@ async def test_turns_go_to_the_current_version_and_one_in_flight_ends_where_it_b
 
 async def test_a_review_stays_with_the_version_that_began_it(versions: Versions) -> None:
     desk = versions.desk
-    async with versions.running("one"):
-        await versions.make_current("one")
-        review, rita = await desk.opened(), await desk.queue.reviewer()
-        await eventually(lambda: versions.pinned_to(f"review/{review.review_id}"))
+    review, rita = await _review_begun_by_one(versions)
     async with versions.running("two"):
         await versions.make_current("two")
         deciding = asyncio.create_task(desk.reviews.send(decision(rita, review, Resolution.REJECT)))
@@ -172,10 +170,7 @@ async def test_a_review_stays_with_the_version_that_began_it(versions: Versions)
 async def test_a_review_can_be_moved_to_the_current_version(versions: Versions) -> None:
     """What the runbook's `temporal workflow update-options` asks for."""
     desk = versions.desk
-    async with versions.running("one"):
-        await versions.make_current("one")
-        review, rita = await desk.opened(), await desk.queue.reviewer()
-        await eventually(lambda: versions.pinned_to(f"review/{review.review_id}"))
+    review, rita = await _review_begun_by_one(versions)
     async with versions.running("two"):
         await versions.make_current("two")
         await versions.move(f"review/{review.review_id}")
@@ -199,6 +194,15 @@ def test_only_what_somebody_waits_for_and_what_waits_for_somebody_stays() -> Non
     known = {names.TURN_WORKFLOW: TurnWorkflow, names.REVIEW_WORKFLOW: ReviewWorkflow}
     assert set(known) == STAYS and set(known.values()) <= set(ALL_WORKFLOWS)
     assert behaviour(names.RECORD_TURN_WORKFLOW) is Behaviour.AUTO_UPGRADE
+
+
+async def _review_begun_by_one(versions: Versions) -> tuple[Review, ReviewerCredential]:
+    """An open review, pinned to version one, which is gone by now; and who may decide it."""
+    async with versions.running("one"):
+        await versions.make_current("one")
+        review, rita = await versions.desk.opened(), await versions.desk.queue.reviewer()
+        await eventually(lambda: versions.pinned_to(f"review/{review.review_id}"))
+    return review, rita
 
 
 async def _begun(versions: Versions, workflow_id: str) -> bool:

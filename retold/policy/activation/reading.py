@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
@@ -91,7 +91,7 @@ def read_once() -> Iterator[None]:
     if _kept.get() is not None:
         yield
         return
-    kept = _Kept()
+    kept: _Kept = {}
     token = _kept.set(kept)
     try:
         yield
@@ -100,36 +100,28 @@ def read_once() -> Iterator[None]:
         kept.clear()  # a thread nobody waits for any more may still hold it
 
 
-@dataclass(frozen=True)
-class _Kept:
-    turns: dict[str, Reading] = field(default_factory=dict)
-    records: dict[str, Reading] = field(default_factory=dict)
-
-    def clear(self) -> None:
-        self.turns.clear()
-        self.records.clear()
-
+_Kept = dict[tuple[Callable[[str], Reading], str], Reading]
+"""By how it was read, and the text."""
 
 _kept: ContextVar[_Kept | None] = ContextVar("readings of one evaluation", default=None)
 
 
 def read(text: str) -> Reading:
     """Read one turn. Bounded by the length of what `own_words` leaves."""
-    kept = _kept.get()
-    if kept is None:
-        return _read(text)
-    if (reading := kept.turns.get(text)) is None:
-        reading = kept.turns.setdefault(text, _read(text))
-    return reading
+    return _once(_read, text)
 
 
 def read_record(text: str) -> Reading:
     """Read the text of a record: all of it counts, quotation marks included."""
+    return _once(_read_record, text)
+
+
+def _once(how: Callable[[str], Reading], text: str) -> Reading:
     kept = _kept.get()
     if kept is None:
-        return _read_record(text)
-    if (reading := kept.records.get(text)) is None:
-        reading = kept.records.setdefault(text, _read_record(text))
+        return how(text)
+    if (reading := kept.get((how, text))) is None:
+        reading = kept.setdefault((how, text), how(text))
     return reading
 
 
