@@ -91,6 +91,7 @@ class ForgottenExecutions:
 
     async def find(self) -> Found:
         """Executions that carry it, open or closed."""
+        await asyncio.sleep(VISIBLE_AFTER_S)  # for what began after the last look and before the texts were gone
         candidates = await self._candidates()
         carrying = await asyncio.gather(*(self._carries(each) for each in candidates))
         return Found([each for each, yes in zip(candidates, carrying, strict=True) if yes], len(candidates))

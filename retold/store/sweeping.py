@@ -82,7 +82,8 @@ async def sweep_unread_sessions(
             due = await store.transcripts.due_sessions(idle_since=now - idle, limit=BATCH)
             for principal, session_id in pauses.over(due, now)[:READ_AT_ONCE]:
                 pauses.begin((principal, session_id), now)
-                await read(principal, session_id)
+                if await store.transcripts.is_due(principal, session_id):  # else it was read, or forgotten, meanwhile
+                    await read(principal, session_id)
         except ClocksDisagreeError as error:
             logger.error("unread sessions wait: %s", error)
         except Exception as error:  # noqa: BLE001 - the store or Temporal is away: the next sweep tries again
